@@ -91,7 +91,7 @@ test('what a step leaves stays, and the next starts only what is missing', async
   expect(calls).toEqual(['pause', 'resume']);
   const second = running.takeFirst(4, 6, start);
   await Promise.resolve();
-  expect(all.length).toBe(10); // 6 wanted, 2 carried over
+  expect(all.length).toBe(10); // 6 needed, 2 carried over
   for (const i of [1, 4, 9, 7]) all[i].finish();
   expect(await second).toEqual([1, 4, 7, 9].map((i) => all[i]));
   expect(all.some((g) => g.aborted)).toBe(false);

@@ -1,4 +1,4 @@
-/** What a command line makes of a file: recipes that a name brings, who is blamed, verl's -1. */
+/** Tests how a command line changes a file: settings of a named recipe, blame for errors, verl's -1. */
 
 import { expect, test } from 'vitest';
 import { ConfigError, InputError } from '../../src/errors.ts';
@@ -33,7 +33,7 @@ test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as 
     name: 't',
     model: { path: 'm' },
     rollout: { n: 4 },
-    // What no recipe decides is the file's as before.
+    // Keys that the recipe does not set keep the file's value.
     actor: { useKlLoss: true, klLossCoef: 0.01 },
     algorithm: { name, filterGroups: { metric: 'score' }, maskTruncated: true },
   });
@@ -160,7 +160,7 @@ test('the tree that the library takes is typed', () => {
   expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { samples: 4 } })).toThrow(
     'rollout.samples',
   );
-  // @ts-expect-error: no number
+  // @ts-expect-error: not a number
   expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { n: '4' } })).toThrow(
     '"rollout.n" is "4"',
   );

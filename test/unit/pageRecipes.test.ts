@@ -1,4 +1,4 @@
-/** The recipes of the page: every one of configs/ that needs no file, with figures that still are the recipe's. */
+/** Tests the recipes of the page: it offers every config that needs no file, with figures that match the recipe. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';

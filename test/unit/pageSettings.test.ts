@@ -1,4 +1,4 @@
-/** The settings form's logic, and the speed of an adapter, without a page. */
+/** Tests the logic of the settings form, and the speed of an adapter, without a page. */
 
 import { readFileSync } from 'node:fs';
 import { effect } from '@preact/signals';

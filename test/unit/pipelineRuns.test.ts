@@ -1,4 +1,4 @@
-/** The asynchronous pipelines on a scripted engine: what is stale, what repeats exactly, and that rollout continues between updates. */
+/** Tests the asynchronous pipelines on a scripted engine: staleness, exact repetition, and that rollout continues during updates. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { CheckpointEngine } from '../../src/grpo/pipeline/types.ts';
@@ -13,7 +13,7 @@ import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { readBack, scriptedEngine } from '../scriptedRuns.ts';
 
-/** Takes up to 60 turns of the event loop, another number in each call. */
+/** Takes up to 60 turns of the event loop, a different number in each call. */
 let calls = 0;
 const slow = defineTool({
   name: 'slow',
@@ -56,7 +56,7 @@ const configOf = (pipeline: string, asyncTraining: Record<string, unknown> = {},
     asyncTraining,
   } as never);
 
-/** A run on engines of its own. */
+/** Runs on separate engines. */
 async function run(
   config: ReturnType<typeof configOf>,
   { isShared = false, from }: { isShared?: boolean; from?: Checkpoint } = {},
@@ -84,7 +84,7 @@ async function run(
   return { history, steps, checkpoints };
 }
 
-/** But for times, and for how far rollout happens to be as a step is taken. */
+/** Metrics without times and without rollout's progress at the moment a step is taken. */
 const exact = (history: Metrics[]) =>
   history.map((metrics) =>
     Object.fromEntries(
@@ -103,7 +103,7 @@ test('one-step-off: a step old from the second on; twice the same, and from a ch
   expect(column(first.history, 'training/off_policy/age/max')).toEqual([0, 1, 1, 1, 1]);
   expect(column(first.history, 'training/stale_tokens_share')).toEqual([0, 1, 1, 1, 1]);
   expect(groupsOf(first.steps)).toEqual(upTo(5 * GROUPS));
-  // The first batch is drawn by the very weights that are trained; of the next ones the record is of those that drew them.
+  // The weights that are trained generated the first batch. Later batches have the log-probs of the weights that generated them.
   const differences = column(first.history, 'training/rollout_probs_diff_max');
   expect(differences[0]).toBe(0);
   expect(Math.min(...differences.slice(1))).toBeGreaterThan(0);

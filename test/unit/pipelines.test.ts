@@ -46,7 +46,7 @@ const configOf = ({ groups = 4, n = 2, steps = 6, pipeline = 'fully-async', asyn
     ...(algorithm && { algorithm }),
   } as never);
 
-/** A random few milliseconds, or what `slow` says of the problem. */
+/** Returns a random few milliseconds, or the delay that `slow` returns for the problem. */
 const paced = (seed: number, slow: (number: number) => number | Promise<void> | undefined = () => undefined): Pace => {
   const uniform = mulberry32(seed);
   return ({ requestId }: GenerateRequest) => slow(Number(requestId.split('.')[1])) ?? uniform() * 6;
@@ -130,7 +130,7 @@ describe('whatever the settings and however long samples take', () => {
         all.forEach((step, k) => {
           expect(step.samples).toHaveLength(groups * n);
           expect(step.metrics['fully_async/count/staleness_samples']).toBeLessThanOrEqual(maxGroups);
-          const window = Math.floor(k / syncSteps); // syncs since the beginning
+          const window = Math.floor(k / syncSteps); // syncs since the start
           for (const version of oldestOf(step)) expect(window - version / syncSteps).toBeLessThanOrEqual(maxAge);
         });
         expect(new Set(run.engine.released).size).toBe(run.engine.released.length);
@@ -177,7 +177,7 @@ describe('whatever the settings and however long samples take', () => {
       const again = new Run(config, paced(++lives));
       again.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
       again.problems.moveTo(run.problems.position);
-      void run.source.close(); // nobody hears of it any more
+      void run.source.close(); // the result is ignored
       run = again;
     }
     const dropped = steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
@@ -186,7 +186,7 @@ describe('whatever the settings and however long samples take', () => {
     expect(allGroups(steps)).toHaveLength(1000);
     expect(run.problems.position).toBe(1000 + dropped);
     expect(run.source.carried).toEqual([]);
-    // At most half a batch of groups of a few hundred bytes each is ever left over: nothing piles up.
+    // At most half a batch of groups, a few hundred bytes each, is left over at any time.
     for (const { metrics } of steps) expect(metrics['fully_async/monitor/queue_groups']).toBeLessThanOrEqual(10);
   });
 
@@ -244,7 +244,7 @@ describe("verl's modes, by what is trained on", () => {
     const engines: PacedEngine[] = [];
     const untilSync = (number: number) => {
       const engine = engines[0];
-      // Not the last ones, which the last step waits for.
+      // Except the last ones, which the last step waits for.
       return number % 4 === 3 ? engine.reaches(Math.min(engine.version + 1, 4)) : undefined;
     };
     const { partial, run, steps } = await staleness(
@@ -397,7 +397,7 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   giveUp(new GivenUpError('Nobody is here.'));
   await expect(third).rejects.toBeInstanceOf(GivenUpError);
   come();
-  // As the trainer does after a step that fails, and at its end.
+  // As the trainer does after a failed step, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
   run.source.restore(undefined, { carried: carried, vocabSize: 512 });
@@ -442,7 +442,7 @@ test.each([true, false])(
     giveUp(new GivenUpError('The server is gone.'));
     const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
-    await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step waits for nobody either
+    await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step does not wait either
     come();
     await run.source.close();
     const { position } = run.problems;
@@ -469,7 +469,7 @@ test('a run that ends lets go of records that wait for room in the queue', async
       updateWeights: (version) => local.updateWeights(version),
       failed: local.failed,
       async close() {
-        await Promise.all(puts); // as a room's, which acknowledges what it has put
+        await Promise.all(puts); // like a room, which acknowledges what it has put
         await local.close();
       },
     };

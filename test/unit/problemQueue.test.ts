@@ -1,4 +1,4 @@
-/** Training problems: in order, by difficulty, without those too long; how many there are; the next step's drawn ahead. */
+/** Tests training problems: in order, by difficulty, without those that are too long; their number; and prefetching for the next step. */
 import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
@@ -41,7 +41,7 @@ test('hands out every problem once and in order, prefetched or not', async () =>
   expect(await queue.take(1)).toEqual(problemsOf(0));
   queue.prefetch();
   expect(await queue.take(2)).toEqual(problemsOf(1, 2));
-  queue.prefetch(); // 3 is there from before
+  queue.prefetch(); // 3 was fetched before
   expect(await queue.take(4)).toEqual(problemsOf(3, 4, 5, 6));
   expect(queue.position).toBe(7);
 });
@@ -88,7 +88,7 @@ test('a task that throws does so in the step that needs the problem', async () =
   await expect(queue.take(1)).rejects.toThrow('no such problem');
 });
 
-/** Problems of one word, its length in characters the number mod 4; prompts are longer for longer words. */
+/** Problems of one word. Its length in characters is the number mod 4; longer words have longer prompts. */
 const words: SyncTask = {
   name: 'words',
   trainSize: 8,
@@ -112,7 +112,7 @@ function wordQueue(data: object, task: Task = words) {
   return new ProblemQueue(task, resolveTrainConfig(settings), wordsTokenizer);
 }
 
-/** A group of samples of each problem, all with one score. */
+/** Returns a group of samples of each problem, all with one score. */
 const groupsOf = (problems: Problem[], score: (problem: Problem) => number): Sample[] =>
   problems.flatMap((problem, group) =>
     [0, 0].map(() => ({ problem, group, reward: { score: score(problem), acc: 0 } }) as unknown as Sample),
@@ -163,7 +163,7 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   const total = weights.reduce((a, b) => a + b);
   weights.forEach((weight, i) => expect((counts.get(`w${i}`) ?? 0) / DRAWS).toBeCloseTo(weight / total, 1.5));
 
-  // What a checkpoint keeps draws on as the run would have.
+  // A restored queue continues like the original.
   const again = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
   again.moveTo(queue.position);
   again.parts['sampler'].restore(JSON.parse(JSON.stringify(queue.parts['sampler'].state())));
@@ -226,7 +226,7 @@ test('a task that gives promises: each asked for once, all of a step before the 
   queue.prefetch();
   expect(asked).toEqual([0, 1, 2, 3]);
   expect((await queue.take(2)).map(({ id }) => id)).toEqual(['w2', 'w3']);
-  queue.prefetch(); // 5 fails, which nobody hears of yet
+  queue.prefetch(); // 5 fails, without an error yet
   await new Promise((resolve) => setTimeout(resolve));
   expect((await queue.take(1))[0].id).toBe('w4');
   await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
@@ -244,7 +244,7 @@ const epochs = () =>
     trainer: { totalEpochs: 1 },
   });
 
-/** TinyLlama's: three roles, whose tags are not tokens. */
+/** TinyLlama's template: three roles, whose tags are not tokens. */
 const TINY_LLAMA = `{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\n' + message['content'] + eos_token }}
@@ -257,12 +257,12 @@ const TINY_LLAMA = `{% for message in messages %}
 {{ '<|assistant|>' }}
 {% endif %}
 {% endfor %}`;
-/** Phi-3-mini's first: without a branch for the system message. */
+/** Phi-3-mini's first template: without a branch for the system message. */
 const PHI_3 =
   "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') %}{{'<|user|>' + '\n' + message['content'] + eos_token + '\n'}}" +
   "{% elif (message['role'] == 'assistant') %}{{'<|assistant|>' + '\n' + message['content'] + eos_token + '\n'}}{% endif %}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|assistant|>' + '\n' }}{% endif %}";
-/** Gemma's. */
+/** Gemma's template. */
 const GEMMA = `{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}
 {%- for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}
@@ -272,7 +272,7 @@ const CHATML =
   "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}";
 const OWN = undefined;
 
-/** What is said before a run of the task with a chat template. */
+/** Returns the lines that are printed before a run of the task with a chat template. */
 function said(template: string | undefined, asked: Task, multiTurn: object = {}): Promise<string[]> {
   const tokenizer = tokenizerOf(template);
   const run = { ...config, rollout: { ...config.rollout, multiTurn: { ...config.rollout.multiTurn, ...multiTurn } } };
@@ -407,7 +407,7 @@ test('prompts that are in the template already are counted, with the first one b
   expect(notesOf(OWN, text(plain), text(plain, [{ role: 'user', content: wrapped }]))).toEqual(
     sentence('0 of 1', '1 of 2', '<|im_end|>', 'val.jsonl, line 2'),
   );
-  // Tags that are no tokens, in the shape of Llama 2.
+  // Tags that are not tokens, in the format of Llama 2.
   const inst =
     "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} {{ m.content }} {{ eos_token }}{% endif %}{% endfor %}";
   expect(notesOf(inst, text('[INST] How many? [/INST]'), text(plain))).toEqual(

@@ -64,7 +64,7 @@ test('a step is logged and read back, times since the step began', async () => {
 
 test('shares count the wait for the step’s slowest, and parts instead of the whole', () => {
   const shares = timeShares([TEN]);
-  // 8 x 10 ms then 90 ms of waiting, 2 x 100 ms: 1000 ms in all.
+  // 8 x 10 ms, each followed by 90 ms of waiting, then 2 x 100 ms: 1000 ms in all.
   expect(shares.wait).toBeCloseTo(0.72, 9);
   expect(shares.tool).toBeCloseTo((8 * 2.5 + 2 * 25) / 1000, 9);
   expect(Object.values(shares).reduce((a, b) => a + b, 0)).toBeCloseTo(1, 9);

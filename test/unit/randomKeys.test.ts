@@ -1,4 +1,4 @@
-/** No random number is used twice under one set of weights, however samples are asked for. */
+/** Tests that no random number is used twice under one set of weights, in any way of sampling. */
 
 import { describe, expect, test } from 'vitest';
 import { routes } from '../../src/cli/serve/routes.ts';
@@ -19,7 +19,7 @@ import { TalkingEngine, talkingRun } from '../clientEngine.ts';
 import { copiedWeights, PacedEngine } from '../pacedEngine.ts';
 import { ScriptedEngine } from '../scriptedEngine.ts';
 
-/** Records the weights, the key and the position of each token that engines draw. Greedy tokens use no random number. */
+/** Records weights, key and position of each token that engines sample. Greedy tokens use no random number. */
 class Draws {
   readonly places: string[] = [];
   #isOver = false;
@@ -39,7 +39,7 @@ class Draws {
     return engine;
   }
 
-  /** What a process draws after its last checkpoint is drawn again by the next. */
+  /** Forgets what a process sampled after its last checkpoint, because the next one samples it again. */
   end(): void {
     this.#isOver = true;
   }
@@ -61,7 +61,7 @@ registerAgentLoop('two_turns', async (sample) => {
   return sample.say({ role: 'user', content: 'Sure?' }) ?? (await sample.generate()).stop ?? 'completed';
 });
 
-/** An engine whose samples take different times, without a clock. */
+/** Creates an engine whose samples take different times, without a clock. */
 const pacedEngine = () =>
   new PacedEngine(async ({ requestId }) => {
     for (let left = keyedRng(requestId).int(0, 9); left > 0; left--) await nextTask();
@@ -278,8 +278,8 @@ describe('a client', () => {
     const other = await run.asked();
     const state = await saved(run);
     other.trajectory.abort();
-    await run.asked(); // joins the group that is here
-    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was given up
+    await run.asked(); // joins the existing group
+    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was dropped
     expect(run.trainer.groups.incomplete).toBe(2);
     await run.asked(); // joins it
     expectDifferent(run.keys(), 4);
@@ -292,7 +292,7 @@ describe('a client', () => {
     (await run.asked()).trajectory.reward(0);
     await run.trainer.groups.generate(1);
     run.rollout.requests.length = 0;
-    (await run.asked()).trajectory.reward(1); // completes the group of before
+    (await run.asked()).trajectory.reward(1); // completes the previous group
     for (let i = 0; i < 4; i++) (await run.asked()).trajectory.reward(0);
     expectDifferent(run.keys(), 5);
     await run.trainer.close();
@@ -323,7 +323,7 @@ describe('a client', () => {
     run.rollout.go();
     await answered;
     run.rollout.waits = () => false;
-    await client.chat.completions.create({ messages: [other] }); // draws what the failed call would have
+    await client.chat.completions.create({ messages: [other] }); // samples what the failed call would have sampled
     await client.chat.completions.create({ messages: [other] });
     const [first, failedKey, answeredKey, again, last] = run.keys();
     expect(again).toBe(failedKey);
@@ -383,7 +383,7 @@ describe('a client', () => {
   });
 });
 
-/** Of 'What is 2 plus 2?' in a run of seed 1. */
+/** Keys of 'What is 2 plus 2?' in a run with seed 1. */
 const FIRST_KEYS = ['3783775329,1356377566', '2764651582,891454099'];
 /** Found by trying names in order. */
 const PAIR = ['g139599', 'g322382'];

@@ -27,7 +27,7 @@ interface Golden {
   gradSamples: Record<string, [number, number][]>;
 }
 
-/** Every next token of every sequence is predicted. */
+/** Returns a batch in which every next token of every sequence is predicted. */
 function batchOf(sequences: number[][]): PackedBatch {
   const groups = sequences.map(([first, ...rest]) => {
     return {
@@ -65,7 +65,7 @@ describe.skipIf(!existsSync(GOLDENS))(`stored float64 goldens (skipped where ${G
   });
 });
 
-/** Everything at once: q/k norm, bias, untied head, grouped queries, head dim other than C / H, scaled RoPE. */
+/** All features together: q/k norm, bias, untied head, grouped queries, head dim other than C / H, scaled RoPE. */
 const EVERYTHING: ModelConfig = {
   architecture: 'Qwen3ForCausalLM',
   vocabSize: 11,
@@ -229,7 +229,7 @@ describe('AdamW', () => {
   });
 });
 
-/** |actual - expected| <= tolerance for every element; NaN never passes. */
+/** Expects |actual - expected| <= tolerance for every element; NaN never passes. */
 function expectAllClose(actual: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, what: string): void {
   expect(actual.length, what).toBe(expected.length);
   for (let i = 0; i < actual.length; i++) {

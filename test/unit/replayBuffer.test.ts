@@ -27,7 +27,7 @@ const groupOf = (score: number) => ({ score, step: 1, samples: [sample(0, score)
 
 const config = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { replayBufferSize: 3 } });
 
-/** A source whose step s has the groups of rewards[s - 1]. */
+/** Creates a source whose step s has the groups of rewards[s - 1]. */
 function replaying(rewards: number[][][], buffer: ReplayBuffer): ReplayedGroups {
   const source = {
     generate: (step: number) =>
@@ -104,7 +104,7 @@ test('groups without a signal give their place to stored ones, tokens and log-pr
   const { samples, drawn, metrics } = await source.generate(2);
   expect(drawn!.map(({ reward }) => reward.score)).toEqual(STEPS[1].flat());
   expect(samples.map(({ group }) => group)).toEqual([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
-  expect(samples.slice(4, 8)).toEqual(drawn!.slice(4, 8)); // has a signal of its own
+  expect(samples.slice(4, 8)).toEqual(drawn!.slice(4, 8)); // the group has a signal
   for (const { problem, trajectory } of [...samples.slice(0, 4), ...samples.slice(8)]) {
     const [step, group] = problem.id.split('.').map(Number);
     expect(trajectory).toEqual(sample(group, 0, step).trajectory);

@@ -7,7 +7,7 @@ import {
   topEntropyMask,
 } from '../../src/grpo/correction/correct.ts';
 
-/** Log ratios (old - rollout) by sample; NaN lies under the masks. */
+/** Log ratios (old - rollout) by sample; NaN at masked tokens. */
 const RATIOS = [
   [Math.log(2), Math.log(0.5), NaN, Math.log(8)],
   [NaN, NaN],
@@ -170,7 +170,7 @@ describe('rejection', () => {
       ],
     ].map((row) => row as [string, string, number[][]]),
   )('%s within %s', (rolloutRs, rolloutRsThreshold, want) => {
-    // k1 is log(rollout / old), so its bounds are on the inverse ratio, as in verl
+    // k1 is log(rollout / old), so its bounds apply to the inverse ratio, as in verl
     const { masks, metrics } = of({ rolloutRs, rolloutRsThreshold });
     expect(table(masks)).toEqual(want);
     const kept = want.flat().reduce((a, b) => a + b, 0);

@@ -1,4 +1,4 @@
-/** The scheduler on a model of the decoder that notices every wrong cache row. */
+/** Tests the scheduler on a simulated decoder that detects every wrong cache row. */
 import { expect, test } from 'vitest';
 import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/rollout/server/server.ts';
 import { nextTask } from '../../src/rollout/agent/yield.ts';
@@ -28,7 +28,7 @@ const serverOf = (sizes = SIZES, options: RolloutOptions = {}) => {
   return { decoder, server: new RolloutServer(decoder, options) };
 };
 
-/** A hang, not a slow machine. */
+/** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 20_000;
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
@@ -77,7 +77,7 @@ test.each(['off', 'on'] as const)(
     expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
     expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
     expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
-    // All slots at once, twice: none is lost, none is there twice.
+    // All slots at the same time, twice: none is lost, none appears twice.
     for (let round = 0; round < 2; round++) {
       const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
       await Promise.all(full.map((q) => server.generate(q)));
@@ -124,7 +124,7 @@ test('caches that are kept: a sample under way computes one row more, one that c
   await server.pause();
   const before = await server.takeStats();
   expect(before.prefillTokens).toBe(5 + 13 + 20);
-  const late = server.generate(request(2, 1, long)); // of a prompt that is there, by the old weights
+  const late = server.generate(request(2, 1, long)); // of a cached prompt, with the old weights
   await server.changeWeights(() => void decoder.weights++, 1);
   server.resume();
   const generations = await Promise.all([...under, late]);
@@ -135,7 +135,7 @@ test('caches that are kept: a sample under way computes one row more, one that c
     const drawn = weightVersions!.filter((version) => version === 0).length;
     expect(tokenIds.length).toBe(60);
     expect(drawn > 0).toBe(!isLate);
-    // A token's row is computed by the pass that draws the next one.
+    // The pass that samples the next token computes a token's row.
     const old = isLate ? 0 : prompts[i].length + drawn - 1;
     expect(weights).toEqual(weights.map((_, row) => (row < old ? 0 : 1)));
   });
@@ -145,7 +145,7 @@ test('caches that are kept, contexts that are half computed: each row lies there
   const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep', asyncScheduling: 'off' });
   decoder.reached = new Map();
   decoder.takesTime = true;
-  // Of two tokens the prompt, the others the sample's own, as after a turn.
+  // Two tokens are the prompt, the others the sample's own, as after a turn.
   const generating = [0, 1, 2].map((p) =>
     server.generate({ ...request(p, 0, { maxNewTokens: 8, stopTokenIds: [] }), promptLength: 2 }),
   );
@@ -209,7 +209,7 @@ test('ends nobody can foresee: less than 5% of rows for nothing', async () => {
   expect(wastedRows / liveRows).toBeLessThan(0.05);
 });
 
-/** Three turns with waits between; a later turn extends the context by two tokens of a tool. */
+/** Runs three turns with waits between; a later turn extends the context by two tokens of a tool. */
 async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
   const out: Generation[] = [];
   let contextIds = q.contextIds;
@@ -319,7 +319,7 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
   await server.takeStats();
   const contextIds = Uint32Array.from([...prompts[1], ...first.tokenIds, 1]);
   await server.generate({ ...request(1, 0), contextIds });
-  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, never fed, and the tool's
+  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, which was never fed, and the tool's
   server.release('1.0');
   await other;
 });

@@ -19,14 +19,14 @@ import { withSignature } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 
 const isFull = process.env['FULL_TESTS'] === '1';
-/** A hang, not a slow machine. */
+/** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 120_000;
 const KILLS_MS = isFull ? 570_000 : HANG_MS;
 vi.setConfig({ testTimeout: HANG_MS, hookTimeout: HANG_MS });
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: HANG_MS / 2, interval: 20 });
 const MIB = 2 ** 20;
 
-/** Bytes of the heap that are reachable. */
+/** Returns the reachable bytes of the heap. */
 function heap(): number {
   setFlagsFromString('--expose-gc');
   (runInNewContext('gc') as () => void)();
@@ -90,7 +90,7 @@ describe.runIf(hasNatsServer())('a room', () => {
         ]);
         await until(() => worker.started).toContain(`7.${version}`);
       }
-      // A worker that is slow to say that it lives may begin a group twice.
+      // A worker whose sign of life is late can start a group twice.
       const drawnBy = [1, 2].map((version) => worker.drawnBy[worker.started.indexOf(`7.${version}`)]);
       expect(drawnBy).toEqual([1, 2]);
     });
@@ -141,7 +141,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const training = own.train(4);
       await until(() => dying.started.length).toBe(4);
       await dying.kill();
-      await own.host.jsm.streams.purge(PROMPTS.stream, { seq: 2 }); // which makes it forget whom the others were given to
+      await own.host.jsm.streams.purge(PROMPTS.stream, { seq: 2 }); // after that, the server forgets which worker holds the others
       join({ name: 'quick' });
       await training;
       expect(saved.trained.sort()).toEqual(groups(4));
@@ -150,11 +150,12 @@ describe.runIf(hasNatsServer())('a room', () => {
     test('kills of workers, controller and server: each group is trained once', { timeout: KILLS_MS }, async () => {
       const [count, every] = isFull ? [1000, 20] : [24, 4];
       const saved = fresh();
-      // Of the 48 samples that may be in flight the queue takes some 40: less than 38, and there might be no two whole groups among them.
+      // Of the 48 samples that can be in flight the queue takes about 40. With less than 38, there might be no two complete groups among
+      // them.
       const [maxSampleBytes, maxBytes] = [MIB, 12_000];
       const controllerOptions = { ahead: 12, ackWaitMs: 1000, maxSampleBytes, maxBytes };
       let current = await open(saved, controllerOptions);
-      // A machine that finds no server, or one that takes nobody in for now, tries again.
+      // A machine that finds no server, or one that admits nobody for now, retries.
       const live = new Set<FakeWorker>();
       const enter = () => {
         const worker = join();
@@ -211,12 +212,12 @@ describe.runIf(hasNatsServer())('a room', () => {
           async () =>
             (await streams.info(stream)).state.messages,
       );
-      await current.train(count + 2); // by the next groups it knows that those which a killed one has trained are over
+      await current.train(count + 2); // the next groups tell it that those of a killed one have ended
       for (const messages of left) await until(messages).toBe(0);
       if (!isFull) return;
       const seconds = Math.round((performance.now() - started) / 1000);
       console.log(JSON.stringify({ count, seconds, kills, most, heapMiB: heaps.map((bytes) => bytes / MIB) }));
-      // Those of its last quarter against those of its second: the first has what is loaded once.
+      // The last quarter against the second: the first includes what is loaded once.
       const quarter = Math.floor(heaps.length / 4);
       expect(Math.min(...heaps.slice(-quarter)) - Math.min(...heaps.slice(quarter, 2 * quarter))).toBeLessThan(8 * MIB);
     });
@@ -230,7 +231,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const sample = writeSample(madeUp('1.1', 0), await host.tickets.give('1.1'));
       await host.js.publish(SAMPLES.subjectOf(gone.id, '1.1'), await withSignature(sample, gone.seed));
       await sleep(300);
-      expect(await left()).toBe(1); // an older checkpoint might begin that group again
+      expect(await left()).toBe(1); // an older checkpoint can start that group again
       join();
       await controller.train(4);
       await until(left).toBe(0);
@@ -289,7 +290,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       await open(fresh());
       const { address } = room;
       const code = (await newUserKey()).seed;
-      // Its last letter has bits that mean nothing.
+      // The last letter contains unused bits.
       const mistyped = room.code.slice(0, 20) + (room.code[20] === 'A' ? 'B' : 'A') + room.code.slice(21);
       const wrong = [code, 'user:password', ':', mistyped];
       await Promise.all(

@@ -1,4 +1,4 @@
-/** Servers of rooms as the command line opens them: with TLS, one that runs already, and who finds a place. */
+/** Tests servers of rooms as the command line opens them: with TLS, an existing one, and which clients are admitted. */
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     ends.push(() => opened.close());
     return opened;
   };
-  /** What a line of the invitation has. */
+  /** Returns the parts of the invitation's command. */
   const invited = ({ invitation }: OpenedServer) => {
     const [, address, code] = /join (\S+) --code (\S+)/.exec(invitation[0])!;
     return { address, code };
@@ -64,7 +64,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expect(enter(connectInNode, { ...asked, address: stripped })).rejects.toThrow(
       `The server at ${stripped} does not speak TLS; join by nats:// where nobody listens on the way`,
     );
-    // Whoever does not ask either is told nothing but what the server is.
+    // A client that sends nothing receives only the server's own information.
     const said = await new Promise<string>((resolve) => {
       let heard = '';
       const socket = connectSocket(Number(new URL(address).port), '127.0.0.1', () =>
@@ -165,7 +165,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     );
     first.leave();
     await first.ended;
-    await expect.poll(there, { timeout: 5000, interval: 20 }).toBe(0); // before it would be silent
+    await expect.poll(there, { timeout: 5000, interval: 20 }).toBe(0); // before it would count as silent
     const third = join_('third');
     await until(there).toBe(1);
     await third.kill();

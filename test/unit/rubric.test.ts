@@ -1,4 +1,4 @@
-/** Rubrics without a GPU: what a file may hold, what a judge reads, what its numbers become, and judges that fail. */
+/** Tests rubrics without a GPU: allowed files, the judge's prompts, scores computed from its numbers, and judges that fail. */
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,7 +37,7 @@ const sampleOf = (response: string, more: Partial<ScoredSample['problem']> = {})
   responseTokens: 4,
 });
 
-/** Log-probs that depend on every token of the whole sequence, and on no layout; keeps what it was asked. */
+/** A judge whose log-probs depend on every token of the complete sequence, and not on its layout; records its requests. */
 function scriptedJudge(logProb = (ids: readonly number[]) => -(ids.reduce((h, id) => (h * 31 + id) % 9973, 7) / 997)) {
   const asked: { prompt: number[]; reply: number[] }[][] = [];
   const rows: number[] = [];

@@ -1,4 +1,4 @@
-/** Rules as texts: what is wrong with one is said with its line, a loss written as code has the gradients of the built-in one. */
+/** Tests rules as texts: errors name the line, and a loss written as code has the gradients of the built-in one. */
 import { afterEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
@@ -154,7 +154,7 @@ test('the editor reports typing and undo, never what the page put there: a late 
   const code = signal('a');
   const late: (() => void)[] = [];
   let state = codeState({ label: 'Code', code: code.value, onChange: (to) => void (code.value = to) });
-  /** As a view does it, without a document. */
+  /** Applies a change like a view, without a document. */
   const dispatch = (transaction: Transaction) => {
     state = transaction.state;
     const update = { transactions: [transaction], state, docChanged: transaction.docChanged } as unknown as ViewUpdate;
@@ -171,7 +171,7 @@ test('the editor reports typing and undo, never what the page put there: a late 
       state.update({ changes: { from: state.doc.length, insert: text }, selection: { anchor: state.doc.length + 1 } }),
     );
 
-  for (const letter of 'bcd') type(letter); // the effects of all three are still to come
+  for (const letter of 'bcd') type(letter); // the effects of all three have not run yet
   flush();
   flush();
   expect([state.doc.toString(), code.value, state.selection.main.head]).toEqual(['abcd', 'abcd', 4]);

@@ -1,4 +1,4 @@
-/** What was changed during a run: which rules a step goes by, and a file of it that anybody may have written. */
+/** Tests changes during a run: the rules of each step, and parsing of an untrusted file. */
 
 import { expect, test, vi } from 'vitest';
 import { run } from '../../demo/state/page.ts';
@@ -67,7 +67,7 @@ test('comes back from its text as it was; a line that is no change is refused', 
     );
 });
 
-/** A trainer after step `step`, and what it was told to change. */
+/** Returns a trainer after step `step`, and the changes that it received. */
 function trainerAt(step: number) {
   const told: object[] = [];
   return {
@@ -97,7 +97,7 @@ test('an engine that goes on from step 3 gets what is in force, and the rest at 
   expect(other.told.slice(1)).toEqual([lr(1e-4)]);
   expect(adopted.slice(1)).toEqual([[{ reward: length }, 4]]);
 
-  changeSettings(lr(1e-3)); // takes the place of what came in later the first time
+  changeSettings(lr(1e-3)); // replaces the later change of the first time
   expect(kept.at(-1)).toEqual(CHANGES.slice(0, 3));
   await repeatChanges(5);
   expect(other.told.slice(2)).toEqual([lr(1e-3)]);

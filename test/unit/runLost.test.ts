@@ -1,4 +1,4 @@
-/** A run of the page whose GPU is lost: what it tells of, over an engine without a GPU. */
+/** Tests a run of the page whose GPU is lost: the reported events, with an engine without a GPU. */
 
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ import { TINY_CONFIG } from '../tinyConfig.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** Two steps, saved after each; all tries earn the same, so that no gradient is asked for. */
+/** Two steps, saved after each. All tries have the same reward, so no gradient is computed. */
 const config = resolveTrainConfig({
   name: 'lost',
   model: { path: 'checkpoints/gsm8k-tool' },
@@ -35,7 +35,7 @@ const weights = initWeights(TINY_CONFIG, 1);
 /** Lets a slow disk write. */
 let go = () => {};
 
-/** A session whose GPU is lost when its weights are asked for the time `lostAt`, from 1. */
+/** Returns a session whose GPU is lost when its weights are requested the time `lostAt`, from 1. */
 function session(lostAt: number): Session {
   let asked = 0;
   const nothing = () => Promise.resolve();
@@ -54,7 +54,7 @@ function session(lostAt: number): Session {
   return { ...given, lost: never, close: () => {} } as unknown as Session;
 }
 
-/** What a run tells whose first engine is lost so. */
+/** Returns the reports of a run whose first engine is lost this way. */
 async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
   vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));

@@ -1,4 +1,4 @@
-/** What the page says of the time that is left, and lines of metrics that come later than others. */
+/** Tests the remaining time that the page shows, and lines of metrics that arrive late. */
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
@@ -26,7 +26,7 @@ const steps = (count: number, seconds: (step: number) => number) =>
 
 test('time left is that of the recent steps, with the evaluations to come', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
-  // A first step that compiles is forgotten after ten more.
+  // A first step that compiles no longer counts after ten more steps.
   const lines = steps(30, (step) => (step === 1 ? 500 : 2));
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2);
   lines[9] = { ...lines[9], 'timing_s/testing': 7 };
@@ -74,7 +74,7 @@ test('a line that comes later goes into its place', () => {
   expect(lines).toHaveLength(2);
 });
 
-/** What is reported of steps with these shares of failed calls and mean |advantages|. */
+/** Returns the warnings about steps with these shares of failed calls and mean |advantages|. */
 function reported(given: readonly { rate?: number; advantage?: number; errors?: string[] }[]) {
   const health = new RunHealth();
   const reasons = given.map(({ rate, advantage = 1, errors = [] }, i) => {

@@ -1,4 +1,4 @@
-/** docs/inside/security.md: each of its lines names a test that exists; what ships is what it says. */
+/** Tests docs/inside/security.md: each of its lines names a test that exists, and its statements about the package hold. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What the HTTP of `webgrpo serve` does with callers of all kinds: one clear error each, and nothing left behind. */
+/** Tests how the HTTP server of `webgrpo serve` handles callers of all kinds: one clear error each, and no state left behind. */
 
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
@@ -25,7 +25,7 @@ async function served(options: Partial<ListenOptions> = {}, maxCalls?: number) {
   open.push(async () => {
     await run.trainer.close();
     await server.close();
-    // Whatever was asked, no slot is left with the engine.
+    // After any request, the engine holds no slot.
     expect([run.rollout.held.size, run.rollout.underWay]).toEqual([0, 0]);
   });
   const ask = async (path: string, body?: unknown, init: RequestInit = {}) => {
@@ -60,7 +60,7 @@ afterEach(async () => {
   for (const end of open.splice(0)) await end();
 });
 
-/** Sends bytes as they are and gives back all that comes until the server closes. */
+/** Sends raw bytes and returns everything that arrives until the server closes. */
 const raw = (url: string, text: string) =>
   new Promise<string>((resolve, reject) => {
     let got = '';
@@ -144,7 +144,7 @@ describe('hostile requests get one clear error', () => {
     const { status: got, json } = await ask('/v1/chat/completions', body);
     expect([got, json!.error.message]).toEqual([status, expect.stringContaining(words)]);
     expect(Object.keys(json!.error)).toEqual(['message', 'type', 'param', 'code']);
-    expect(trainer.groups.size).toBe(0); // no episode is left of it
+    expect(trainer.groups.size).toBe(0); // no episode remains
     expect((await ask('/v1/status')).json).toMatchObject({ calls: 0 });
     expect(({} as Record<string, unknown>)['n']).toBeUndefined();
   });
@@ -195,7 +195,7 @@ describe('hostile requests get one clear error', () => {
     expect((await ask('/v1/chat/completions')).headers.get('allow')).toBe('POST');
     expect((await ask('/v1/step', {})).json!.error.message).toBe('0 groups are complete, but the step takes 1.');
     const text = { 'content-type': 'text/plain' };
-    expect((await ask('/v1/chat/completions', {}, { headers: text })).status).toBe(415); // what a page may send unasked
+    expect((await ask('/v1/chat/completions', {}, { headers: text })).status).toBe(415); // a page can send this without a preflight request
     const rebound = await raw(url, 'GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n');
     expect(rebound).toContain(' 403 ');
     expect(await raw(url, 'GARBAGE\r\n\r\n')).toContain('400 Bad Request');

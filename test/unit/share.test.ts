@@ -1,4 +1,4 @@
-/** The result in a link: what goes in comes out, within the steps of its quantisation, and nothing else is taken for a result. */
+/** Tests the result in a link: it survives a round trip within its quantisation, and no other text is accepted as a result. */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

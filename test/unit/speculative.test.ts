@@ -1,4 +1,4 @@
-/** Guesses from what occurred before, and the scheduler with them on a model of its decoder. */
+/** Tests guesses from earlier tokens, and the scheduler with them on a simulated decoder. */
 import { describe, expect, test } from 'vitest';
 import { NgramProposer } from '../../src/rollout/speculative/ngramProposer.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
@@ -18,11 +18,11 @@ describe('guesses', () => {
     proposer.open('a', u32(1, 2, 3, 4, 5), u32());
     expect(proposer.propose('a', 8)).toEqual([]);
     proposer.push('a', [2, 3]);
-    expect(proposer.propose('a', 8)).toEqual([4, 5]); // of the prompt
+    expect(proposer.propose('a', 8)).toEqual([4, 5]); // from the prompt
     proposer.push('a', [9, 2, 3]);
-    expect(proposer.propose('a', 8)).toEqual([9, 2, 3]); // of itself: later
+    expect(proposer.propose('a', 8)).toEqual([9, 2, 3]); // from its own later tokens
     proposer.open('b', u32(1, 2, 3, 4, 5), u32(2, 3, 9, 2, 3, 7, 7));
-    expect(proposer.propose('a', 8)).toEqual([7, 7]); // of another sample: longer
+    expect(proposer.propose('a', 8)).toEqual([7, 7]); // from another sample: longer
     expect(proposer.propose('a', 1)).toEqual([7]);
     proposer.open('c', u32(8, 2, 3), u32());
     expect(proposer.propose('c', 8)).toEqual([]); // another prompt
@@ -43,7 +43,7 @@ describe('guesses', () => {
       proposer.push('new', [first]);
       const guess = proposer.propose('new', 8);
       proposer.close('new');
-      proposer.open('refill', prompt, u32(6, 26)); // what 'new' pushed out of memory
+      proposer.open('refill', prompt, u32(6, 26)); // evicted from memory by 'new'
       proposer.close('refill');
       proposer.open('refill', prompt, u32(7, 27));
       proposer.close('refill');
@@ -90,7 +90,7 @@ function request(prompt: number, sample: number, sampling: Partial<SamplingParam
   return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...plain, ...sampling } };
 }
 
-/** Three turns with waits between. */
+/** Runs three turns with waits between. */
 async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
   const out: Generation[] = [];
   let contextIds = q.contextIds;
@@ -121,7 +121,7 @@ test.each<[Preemption, number, number]>([
   const wait = async () => {
     for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await nextTask();
   };
-  // The second round draws what the first one drew, so that the history is right most of the time.
+  // The second round samples the same tokens as the first, so that the history is right most of the time.
   for (let round = 0; round < 2; round++) {
     expect(await Promise.all(samples.map((q) => turns(server, q, wait)))).toEqual(want);
     const stats = await server.takeStats();

@@ -1,4 +1,4 @@
-/** Stop strings: the matcher over tokens, the scheduler that cuts at them, and the agent loop that continues after them. */
+/** Tests stop strings: the matcher over tokens, the scheduler that truncates at them, and the agent loop that continues after them. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -19,7 +19,7 @@ function vocabularyOfTexts(tokens: (string | number[])[]): Vocabulary {
   return { bytes: Uint8Array.from(parts.flatMap((part) => [...part])), starts };
 }
 
-/** Number of tokens up to the one that completes a stop string, and which; undefined if none does. */
+/** Returns the number of tokens up to the one that completes a stop string, and the string; undefined if no string is completed. */
 function stopOf(tokens: (string | number[])[], stop: string[], minNewTokens = 0) {
   const matcher = new StopMatcher(stop, vocabularyOfTexts(tokens), minNewTokens);
   for (const t of tokens.keys()) {
@@ -107,7 +107,7 @@ describe('scheduler', () => {
     const server = newServer();
     const plain = await server.generate(request(0));
     server.release('0');
-    // The middle of tokens 20 and 21, which the decoder had drawn well before somebody looked.
+    // The middle of tokens 20 and 21, which the decoder had sampled long before the host checked.
     const stop = [textOf(plain.tokenIds.subarray(20, 22)).slice(1, 3)];
     const end = textOf(plain.tokenIds).indexOf(stop[0]) + 2;
     const tokens = Math.ceil(end / 2);
@@ -125,7 +125,7 @@ describe('scheduler', () => {
     expect(stats.wastedRows).toBe(stats.liveRows - (tokens - 1));
   });
 
-  /** Two turns, the second after the first one's tokens and two more. */
+  /** Runs two turns, the second after the first one's tokens and two more. */
   async function turns(server: RolloutServer, q: GenerateRequest): Promise<Generation[]> {
     const first = await server.generate(q);
     const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, 9, 8]);
@@ -162,7 +162,7 @@ describe('scheduler', () => {
 });
 
 describe('agent loop', () => {
-  /** Ends its first turn at a stop string, without an end token. */
+  /** An engine that ends its first turn at a stop string, without an end token. */
   class StoppingEngine extends ScriptedTurns {
     override async generate(request: GenerateRequest): Promise<Generation> {
       const first = this.requests.length === 0;

@@ -1,4 +1,6 @@
-/** Tasks by address: files, packages and URLs; and what a hostile module or server does comes to: one sentence each, no worker left. */
+/**
+ * Tests tasks by address (files, packages and URLs) and hostile modules and servers: each ends in one error message, and no worker remains.
+ */
 
 import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
@@ -22,7 +24,7 @@ afterEach(async () => {
 
 const ENTRY = 'https://example.test/tasks/mine.js';
 
-/** A module whose functions are as good as any, those in `parts` aside. */
+/** Returns a module with working functions, except those in `parts`. */
 const moduleOf = (parts: Record<string, string> = {}, before = '') => `${before}
 const problem = (id) => ({ id, messages: [{ role: 'user', content: 'x' }], answer: '1' });
 export default {
@@ -33,9 +35,9 @@ export default {
   ${parts['more'] ?? ''}
 };`;
 
-/** Hang guards: nothing that ends takes so long. */
+/** Limits that guard against hanging; work that ends takes less. */
 const HANG_LIMITS = { timeoutMs: 60_000, loadMs: 60_000 };
-/** For what never ends: any limit is right. */
+/** A limit for work that never ends; any value is right. */
 const SHORT_MS = 100;
 
 async function isolated(files: string | Record<string, string>, limits: IsolatedLimits = HANG_LIMITS): Promise<Task> {
@@ -51,7 +53,7 @@ async function open(files: string | Record<string, string>, limits: IsolatedLimi
   return isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, limits);
 }
 
-/** One worker for all tests of a `describe`. */
+/** Returns one worker for all tests of a `describe`. */
 function once(text: string): () => Promise<Task> {
   let opening: Promise<Task> | undefined;
   afterAll(async () => (await opening)?.close?.());

@@ -19,7 +19,7 @@ import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
 
 const fast = { minSearchS: 0, maxSearchS: 0 };
-/** Each task as it is by default, and one that soon runs out of problems. */
+/** Each task with its defaults, and a version that soon runs out of problems. */
 const TASKS: [string, () => SyncTask | Promise<SyncTask>, () => SyncTask | Promise<SyncTask>][] = [
   ['reverse-text', () => reverseTextTask(), () => reverseTextTask({ letters: 5 })],
   ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
@@ -94,7 +94,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
           },
           limits: { ...LIMITS, maxAssistantTurns: 9, maxResponseLength: 400, contextLength: 500 },
         });
-        // The loop makes exactly the tokens that the warm start imitates.
+        // The loop produces exactly the tokens that the warm start imitates.
         expect(output.trajectory).toMatchObject({
           promptIds,
           responseIds,
@@ -104,7 +104,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         });
         const response = output.messages.at(-1)!.content;
         const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
-        // A random expression or a palindrome may be right by chance.
+        // A random expression or a palindrome can be right by chance.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
       }
@@ -147,7 +147,7 @@ test('countdown with a curriculum: starts at minNumbers, rises and falls with th
       ]);
   };
   expect(sizes(task)).toEqual(new Set([2]));
-  observe(task, 3, 1); // not of the level in hand
+  observe(task, 3, 1); // not of the current level
   observe(task, 2, 1, 15);
   expect(sizes(task)).toEqual(new Set([2]));
   observe(task, 2, 1, 1);

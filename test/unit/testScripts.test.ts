@@ -1,4 +1,4 @@
-/** The decisions of `npm test`'s scripts, on systems that are not there. */
+/** Tests decisions of `npm test`'s scripts on simulated systems. */
 
 import { expect, test } from 'vitest';
 import { brokenPaths, commitIds, longSentences, matching, RULES } from '../../scripts/lib/prose.mjs';

@@ -44,7 +44,7 @@ function messageOf(make: () => unknown): string {
 
 describe('encoding', () => {
   test('ids equal those of the Rust tokenizers library, as stored', () => {
-    // test/fixtures/bpe/rust-ids.json: made with tokenizers 0.23.2 from the tokenizer.json beside it.
+    // test/fixtures/bpe/rust-ids.json was created with tokenizers 0.23.2 from the tokenizer.json in the same folder.
     const stored = readJson('test/fixtures/bpe/rust-ids.json') as unknown as { text: string; ids: number[] }[];
     const frozen = new ChatTokenizer(readJson('test/fixtures/bpe/tokenizer.json'), config);
     expect(stored.length).toBe(12);
@@ -130,7 +130,7 @@ describe('chat', () => {
     ];
     for (const t of [tokenizer, qwen]) {
       const first = answers.map((messages) => [...t.encodeContinuation(messages)]);
-      for (const messages of answers) t.encodeContinuation(messages).fill(0); // a caller's own copy
+      for (const messages of answers) t.encodeContinuation(messages).fill(0); // the caller's own copy, which it can overwrite
       expect(answers.map((messages) => [...t.encodeContinuation(messages)])).toEqual(first);
       expect(new Set(first.map(String)).size).toBe(answers.length);
     }
@@ -149,7 +149,7 @@ describe('chat', () => {
   });
 
   test('what is kept does not grow without end', () => {
-    // This template writes no tools, so they make the texts different and long, and cost nothing to encode.
+    // This template does not render tools, so they make the texts different and long without any cost of encoding.
     const t = new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: QWEN_TEMPLATE });
     const first = [...t.encodeChat([user])];
     for (let i = 0; i < 30; i++) t.encodeChat([user], { tools: [`${i} ${'a'.repeat(200_000)}`] });
@@ -400,7 +400,7 @@ describe('chat templates of anybody', () => {
     expect(written).toBe('<|im_start|>user\n\na\r\nb\rc\n<|im_end|>\n<|im_start|>assistant');
     expect(templated(LINES.replaceAll('\n', end)).applyChatTemplate(messages)).toBe(written);
     const ended = templated(`${LINES}{{ '\\r\\n' }}${end}`).applyChatTemplate(messages);
-    expect(ended).toBe(`${written}\n\r\n`); // an escape is no line end; the last line end goes
+    expect(ended).toBe(`${written}\n\r\n`); // an escape is not a line end; the last line end is dropped
   });
 
   const turns = (branches: string) =>

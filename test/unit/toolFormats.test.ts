@@ -1,6 +1,6 @@
 /**
- * Formats of tool calls that are written with control tokens, each with a chat template that writes what the format's
- * specification says of calls and outputs: what the template writes is read back, and a sample's tokens are the template's.
+ * Tests tool call formats that use control tokens. Each has a chat template that follows the format's specification of calls and outputs.
+ * Rendered calls are parsed back, and a sample's tokens are the template's.
  */
 import { describe, expect, test } from 'vitest';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -15,11 +15,11 @@ interface Format {
   /** Control tokens; the first ends a turn. */
   tokens: string[];
   template: string;
-  /** Several calls in one turn. */
+  /** True if a turn can contain several calls. */
   parallel: boolean;
 }
 
-/** Values as Gemma writes them: texts between quotes of their own, keys without. */
+/** Formats values like Gemma: texts between special quotes, keys without. */
 const gemmaValue = (quote: string) =>
   `{%- macro value(v) -%}
     {%- if v is string -%}${quote}{{ v }}${quote}
@@ -29,7 +29,7 @@ const gemmaValue = (quote: string) =>
     {%- else -%}{{ v }}{%- endif -%}
   {%- endmacro -%}`;
 
-/** Calls and outputs stay in the model's turn, which continues after the last output. */
+/** A format whose calls and outputs stay in the model's turn, which continues after the last output. */
 const gemma = (turn: [string, string], call: [string, string], response: [string, string], quote: string) =>
   `${gemmaValue(quote)}
   {%- for m in messages -%}
@@ -46,7 +46,7 @@ const gemma = (turn: [string, string], call: [string, string], response: [string
   {%- if add_generation_prompt and messages[-1].role != 'tool' -%}${turn[0]}model\n{% endif -%}`;
 
 const FORMATS: Record<string, Format> = {
-  // One call a message, to a recipient; an output comes from the function that was called last, so there must be one.
+  // One call per message, to a recipient. An output names the function that was called last, so there must be one.
   'gpt-oss': {
     tokens: ['<|return|>', '<|start|>', '<|end|>', '<|message|>', '<|channel|>', '<|constrain|>', '<|call|>'],
     template: `{%- set last = namespace(name=none) -%}
@@ -65,7 +65,7 @@ const FORMATS: Record<string, Format> = {
       {%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}`,
     parallel: false,
   },
-  // No token of its own ends an assistant's turn: the role that comes next does.
+  // No special token ends an assistant's turn; the next role does.
   glm: {
     tokens: ['<|user|>', '<|assistant|>', '<|observation|>', '<tool_response>', '</tool_response>'],
     template: `{%- for m in messages -%}
@@ -137,7 +137,7 @@ const FORMATS: Record<string, Format> = {
   },
 };
 
-/** The shipped tokenizer with the format's control tokens and template. */
+/** Returns the shipped tokenizer with the format's control tokens and template. */
 function tokenizerOf({ tokens, template }: Format): ChatTokenizer {
   const json = structuredClone(tokenizerJson) as { added_tokens: { id: number; content: string }[] };
   const known = new Set(json.added_tokens.map(({ content }) => content));
@@ -262,7 +262,7 @@ describe('calls that cannot be read', () => {
     const [call, ...more] = toolParserOf(format)(text, [search]);
     expect(call.error).toMatch(message);
     expect(more).toEqual([]);
-    // Templates that write the name of an output's function get one that exists, or none.
+    // Templates that render the name of an output's function get an existing one, or none.
     expect([undefined, 'search']).toContain(call.name);
   });
 
@@ -293,7 +293,7 @@ describe('calls that cannot be read', () => {
     };
     for (const piece of pieces) {
       cost(piece, 1000);
-      // Quadratic would be seconds: 10^10 steps.
+      // Quadratic time would be seconds: 10^10 steps.
       expect(cost(piece, 100_000)).toBeLessThan(1500);
     }
   });
@@ -323,7 +323,7 @@ test('a turn cut by its own length is closed by the token after calls; a templat
   const end = tokenizerOf(kimi).idOf('<|im_end|>')!;
   expect(text(after({ end }))).toBe(`${rest}<|im_end|><|im_end|><|im_assistant|>assistant<|im_middle|>`);
   expect(text(after({}))).toBe(`<|im_end|>${rest}<|im_end|><|im_end|><|im_assistant|>assistant<|im_middle|>`);
-  // Only the template's own end is the control token; the output's is text.
+  // Only the template's own end is the control token; the one in the output is text.
   expect([...after({ end })].filter((id) => id === end)).toHaveLength(1);
   expect(() => shipped.encodeContinuation(output, { calls, stopToken: '<|im_end|>' })).toThrow(
     /^The chat template does not write <\|im_end\|> after an assistant's `tool_calls`, so tool outputs cannot/,

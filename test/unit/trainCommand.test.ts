@@ -1,4 +1,4 @@
-/** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it continues. */
+/** Tests `webgrpo train` like a user starts it: the content of its run folder, which checkpoints are kept, and how it continues. */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
-/** Follows from the problems drawn, so it is the same on every adapter: 31, 27.5, 28. */
+/** Depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
 const METRIC = 'prompt_length/mean';
 const TINY = [
   ...[
@@ -59,13 +59,13 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     'trainer.greaterIsBetter=false',
   ];
   const first = await train(...settings, 'trainer.totalTrainingSteps=3');
-  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // no console among the loggers
+  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // the loggers do not include the console
   expect(first.status).toBe(0);
 
-  // The newest and the best stay, and the best is named.
+  // The newest and the best checkpoint are kept, and the best is named.
   const lengths = metricsOf('a').map((line) => line[METRIC]);
   const best = 1 + lengths.indexOf(Math.min(...lengths));
-  expect(best).toBeLessThan(3); // else nothing is shown by what stays
+  expect(best).toBeLessThan(3); // otherwise the kept checkpoints prove nothing
   expect(checkpointsOf('a')).toEqual([`step-${best}`, 'step-3']);
   const named: BestCheckpoint = {
     step: best,
@@ -78,7 +78,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 3);
   expect(eventFiles('a')).toHaveLength(1);
 
-  // What the advantage was made of is beside each logged sample.
+  // Each logged sample contains the parts of its advantage.
   const rollouts = [1, 2, 3].flatMap((step) => linesOf<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
   expect(rollouts).toHaveLength(3 * 4);
   for (const { score, advantage, group, step, extra } of rollouts) {
@@ -90,7 +90,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
   }
 
-  // With the same settings and resumeMode=auto the run continues; each step is logged once, in another event file.
+  // With the same settings and resumeMode=auto the run continues. Each step is logged once, in another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
   expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
@@ -99,7 +99,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(eventFiles('a')).toHaveLength(2);
   expect(checkpointsOf('a')).toContain('step-4');
 
-  // From a path, into a run of its own: the other one stays as it is.
+  // From a path, into a separate run: the other one stays unchanged.
   const from = inRun('a', 'checkpoints', 'step-4');
   const third = await train(
     'name=b',
@@ -115,7 +115,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(existsSync(inRun('b', 'metrics.csv'))).toBe(false);
 });
 
-/** One update makes the weights infinite. */
+/** Settings with which one update makes the weights infinite. */
 const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
 
 test('weights that are no longer finite end the run with one sentence, are not saved, and leave what they came from', async () => {
@@ -141,7 +141,7 @@ test('weights that are no longer finite end the run with one sentence, are not s
   );
 });
 
-/** What a run came to, times aside. */
+/** Returns the results of a run, without times. */
 function outcome(run: string, step: number) {
   const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
   const bytes = files.map((file) => readFileSync(inRun(run, 'checkpoints', `step-${step}`, file)).toString('base64'));

@@ -1,4 +1,4 @@
-/** What the page says of a group of tries, and the numbers and places of tokens in its inspector. */
+/** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
 import { expect, test } from 'vitest';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
@@ -59,7 +59,7 @@ test('groups come in their order, the most telling one is that of the widest rew
 
 const array = (...values: number[]) => [Float64Array.from(values)];
 
-/** Three tokens: a clipped one that was drawn, one of a tool, one that the update skipped. */
+/** Three tokens: a clipped one that was sampled, one of a tool, one that the update skipped. */
 const tokens = (advantage: number) =>
   ({
     s: 0,

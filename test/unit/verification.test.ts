@@ -65,7 +65,7 @@ describe('draws against their bounds', () => {
   const key = [3, 4] as const;
   const prompt = 5;
   const tolerance = { logProb: 1e-4, draw: 1e-5 };
-  /** One token for each row: bounds around its u, shifted, and the difference of its log-prob. */
+  /** Checks one token per row: bounds around its u, shifted, and the difference of its log-prob. */
   const check = (...tokens: { shift?: number; logProb?: number; logMass?: number; total?: number }[]) => {
     const T = tokens.length;
     const of = (value: (token: (typeof tokens)[number], u: number) => number) =>
@@ -119,7 +119,7 @@ describe('draws against their bounds', () => {
 const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"2+3"}}</tool_call>';
 const STEP = 1;
 
-/** What a worker sends: each sample calls the calculator and answers; all log-probs are -1. */
+/** Returns what an honest worker sends: each sample calls the calculator and answers; all log-probs are -1. */
 const honest = async (task: Task = gsm8kToolTask(), more: object = {}): Promise<Sample[]> =>
   samplesOf(task, [problem], [CALL, 'The answer is 5.'], 4, { limits: limitsOf(), ...more });
 const limitsOf = () => ({
@@ -133,7 +133,7 @@ const limitsOf = () => ({
   toolResponseTruncateSide: 'right',
 });
 
-/** Says that each token is its draw, with log-prob -1. */
+/** Returns a model that confirms each token, with log-prob -1. */
 function yes() {
   const asked: PackedBatch[] = [];
   return {
@@ -227,7 +227,7 @@ describe('verifier', () => {
     expect(model.asked).toEqual([]);
   });
 
-  /** A clock, and a reward that nobody gets twice. */
+  /** Returns a task with a clock, and a reward that never repeats. */
   const clock = (): Task => {
     let [time, scores] = [100, 0];
     const { tools = [], ...task } = gsm8kToolTask();
@@ -250,7 +250,7 @@ describe('verifier', () => {
     expect((await verdicts({}))[0]).toBe('forged mask');
     expect((await verdicts({ trusted: { tools } }))[0]).toBe('forged reward');
     expect(await verdicts({ trusted: { tools, reward: true } })).toEqual(['accepted', 'accepted', 'accepted']);
-    // What is trusted is still the text of the tokens.
+    // A trusted output must still be the text of the tokens.
     samples[1].messages[1] = { role: 'tool', content: 'it is late' };
     expect((await verdicts({ trusted: { tools, reward: true } }))[0]).toBe('forged mask');
   });

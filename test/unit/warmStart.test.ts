@@ -31,7 +31,7 @@ test('a model that is no YAML stays as it is', async () => {
   expect(await withWarmStart(config)).toBe(config);
 });
 
-/** A warm start of 3 steps that has come to `steps`. */
+/** Writes a warm start of 3 steps that has reached `steps`. */
 async function warmStart(...steps: number[]) {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-warm-'));
   const source = join(folder, 'sft.yaml');
