@@ -2,7 +2,7 @@
  * An engine for tests of the code around an engine: bit-exact, microseconds per call, and it waits only if a test requests that. Its
  * weights and moments depend on every batch so far and on their order. Its replies depend on the weights and on the request's key.
  *
- * It learns one thing. With a probability that rises with `model.norm.weight[0]` it replies with the turns that `solve` returns for a
+ * The engine learns one thing. With a probability that rises with `model.norm.weight[0]` it replies with the turns that `solve` returns for a
  * prompt, otherwise it guesses a number. Updates raise that weight if samples with solved answers had higher advantages, so a reward curve
  * rises.
  */
@@ -25,7 +25,7 @@ export interface ScriptedOptions {
   /** Default: SCRIPTED_CONFIG, with new weights. */
   config?: ModelConfig;
   weights?: TensorMap;
-  /** Returns the turns that earn the reward for a prompt; undefined if there are none. Default: always undefined. */
+  /** Returns the turns that earn the reward for a prompt; undefined if unknown. Default: always undefined. */
   solve?: (prompt: string) => readonly string[] | undefined;
   /** Replaces the reply to a request; undefined = the engine's own reply. */
   says?: (request: GenerateRequest) => string | undefined;
@@ -91,7 +91,7 @@ export class ScriptedEngine implements TrainerEngine {
     if (this.#isLost) throw this.#isLost;
   }
 
-  /** Waits if the test holds the engine; undefined if there is no need to wait. */
+  /** Waits if the test holds the engine; otherwise returns undefined. */
   at(...moment: Parameters<Gate['at']>): Promise<void> | undefined {
     this.throwIfLost();
     const passed = this.#options.gate?.at(...moment)?.catch((error: unknown) => {

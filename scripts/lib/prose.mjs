@@ -7,7 +7,7 @@
 
 /** Files whose comments and sentences are counted, in the notation of `git ls-files`. Printed pages and the log are not counted. */
 export const COUNTED = {
-  comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', ':!scripts/prose.mjs'],
+  comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', 'test', 'examples', ':!scripts/prose.mjs'],
   docs: ['*.md', ':!*/config.md', ':!*/from-trl-verl.md', ':!*/log.md'],
 };
 

@@ -21,7 +21,7 @@ test.beforeAll(async () => {
     logLevel: 'error',
     build: { outDir: folder, lib: { entry: 'src/extensions/mcp/index.ts', formats: ['es'], fileName: 'mcp' } },
   });
-  // As strict as the policy of the shipped page: no code from strings.
+  // The shipped page's policy is as strict: no code from strings.
   const policy = `<meta http-equiv="Content-Security-Policy" content="script-src 'self'" />`;
   writeFileSync(join(folder, 'index.html'), `<!doctype html><title>mcp</title>${policy}`);
   page = (await (serveFolder as (folder: string) => unknown)(folder)) as typeof page;

@@ -165,7 +165,7 @@ test.runIf(isFull && hasNatsServer())(
       await expect.poll(() => room.said, { timeout: 90_000, interval: 100 }).toMatch(invitation);
       const [, address, code, link] = invitation.exec(room.said)!;
 
-      // It joins before the others, because its engine exists already.
+      // This worker joins before the others, because its engine exists already.
       const config = configOf();
       const honest = roomEngine({ config, engine, task }, { adapter: 'forger', destroy: () => {} });
       // Every other sample is sampled with another key, and claims a wrong reward.

@@ -166,7 +166,7 @@ test.each(LOSS_AGG_MODES.filter((mode) => mode.startsWith('seq-mean')))(
     };
     const [even, odd] = [await masked((s) => s % 2 === 1), await masked((s) => s % 2 === 0)];
     expect(distance(sumOf(even.gradient, odd.gradient), whole.gradient)).toBeLessThan(3e-6);
-    // As if dynamic sampling had found only the first 9 samples (3 groups); then the others.
+    // Simulates dynamic sampling that found only the first 9 samples (3 groups); then the others.
     const part = (from: number, to: number) => {
       const cut = <T>(all: T[]): T[] => all.slice(from, to);
       const { masks, oldLogProbs, advantages, refLogProbs } = tokens;

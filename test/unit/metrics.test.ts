@@ -171,7 +171,7 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
     expect(value(`best@${k}/std`)).toBeCloseTo(Math.sqrt(0.75 ** k * (1 - 0.75 ** k)), 1);
     expect(value(`worst@${k}/mean`)).toBeCloseTo(0.25 ** k, 1);
   }
-  // Of two sampled answers the first decides unless they agree: right with p = 1/4.
+  // With two sampled answers the first decides unless they agree: right with p = 1/4.
   expect(value('maj@2/mean')).toBeCloseTo(0.25, 1);
   expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // like numpy: of the population
   expect(Object.keys(metrics).filter((name) => name.startsWith('val-core/'))).toEqual(

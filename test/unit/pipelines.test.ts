@@ -397,7 +397,7 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   giveUp(new GivenUpError('Nobody is here.'));
   await expect(third).rejects.toBeInstanceOf(GivenUpError);
   come();
-  // As the trainer does after a failed step, and at its end.
+  // The trainer does this after a failed step, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
   run.source.restore(undefined, { carried: carried, vocabSize: 512 });

@@ -150,12 +150,12 @@ describe.runIf(hasNatsServer())('a room', () => {
     test('kills of workers, controller and server: each group is trained once', { timeout: KILLS_MS }, async () => {
       const [count, every] = isFull ? [1000, 20] : [24, 4];
       const saved = fresh();
-      // Of the 48 samples that can be in flight the queue takes about 40. With less than 38, there might be no two complete groups among
+      // The queue takes about 40 of the 48 samples that can be in flight. With less than 38, there might be no two complete groups among
       // them.
       const [maxSampleBytes, maxBytes] = [MIB, 12_000];
       const controllerOptions = { ahead: 12, ackWaitMs: 1000, maxSampleBytes, maxBytes };
       let current = await open(saved, controllerOptions);
-      // A machine that finds no server, or one that admits nobody for now, retries.
+      // A machine that finds no server, or one that admits no worker for now, retries.
       const live = new Set<FakeWorker>();
       const enter = () => {
         const worker = join();

@@ -216,7 +216,7 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
     });
     const context = engine.requests[1].contextIds;
     expect(own.decode(context)).toBe(written);
-    // As one text or turn by turn, the tokens are the same.
+    // The tokens are the same for one text and turn by turn.
     expect([...context]).toEqual([...own.encodeChat(conversation)]);
     const drawn = [...trajectory.responseIds].filter((_, t) => trajectory.mask[t] === 1);
     expect(own.decode(drawn)).toBe(`${turn}42${format.tokens[0]}`);
