@@ -23,7 +23,7 @@ async function lines(page: Page): Promise<Record<string, number>[]> {
     });
 }
 
-test('the untrained model tries before Start, and a run comes out as if it had not', async ({ page, engine }) => {
+test("the untrained model's tries before Start do not change a run", async ({ page, engine }) => {
   let fetched = 0;
   page.on('request', (request) => {
     if (/model[\w-]*\.safetensors$/.test(request.url())) fetched++; // vite's own modules have other names
@@ -63,7 +63,7 @@ test('the untrained model tries before Start, and a run comes out as if it had n
   expect(warm).toEqual(await lines(page));
 });
 
-test('after Stop the weights at the end are evaluated, with a count; another Stop skips that', async ({
+test('after Stop the final weights are evaluated, with a count; a second Stop skips that', async ({
   page,
   engine,
 }) => {
@@ -96,7 +96,7 @@ test('after Stop the weights at the end are evaluated, with a count; another Sto
   await expectPoints(page, 'pass', 0);
 });
 
-test('a GPU that is lost while the page idles is none to train on', async ({ page, engine }) => {
+test('a GPU that is lost while the page is idle is not used for training', async ({ page, engine }) => {
   const lose = async () => {
     const [worker] = page.workers();
     await worker.evaluate('scriptedEngine.lose()');

@@ -29,7 +29,7 @@ async function savedMetrics(page: Page): Promise<string> {
   return JSON.stringify(lines.map(untimed));
 }
 
-test('an example that comes late does not replace what was typed', async ({ page }) => {
+test('an example that arrives late does not replace typed text', async ({ page }) => {
   let letGo = () => {};
   const held = new Promise<void>((resolve) => (letGo = resolve));
   await page.route('**/sums.js', async (route) => {
@@ -47,7 +47,7 @@ test('an example that comes late does not replace what was typed', async ({ page
   await expect(box(page)).toHaveValue(/^What is \d+ \+ \d+/);
 });
 
-test('questions before, in and after training, which leave the run as it is', async ({ page, engine }) => {
+test('questions before, during and after training do not change the run', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: STEPS, 'data.maxResponseLength': 64 });
   await page.locator('#ask').scrollIntoViewIfNeeded();
   await expect(box(page)).not.toHaveValue(''); // the example is a problem of the task
@@ -95,7 +95,7 @@ test('questions before, in and after training, which leave the run as it is', as
   expect(await savedMetrics(page)).toBe(asked);
 });
 
-test('trained to 0.8: the answer before training stands beside the one now, and the result beside its start', async ({
+test('trained to 0.8: answers and results before training are next to the current ones', async ({
   page,
 }) => {
   onlyInFull();

@@ -33,7 +33,7 @@ test.beforeAll(async ({ browser }) => {
   );
 });
 
-test('reloaded in mid-run, it shows the run as it was and goes on to the same end; discarded, it is gone', async ({
+test('a reload shows the run unchanged, and it continues to the same end; a discarded run is deleted', async ({
   page,
   engine,
 }) => {
@@ -60,7 +60,7 @@ test('reloaded in mid-run, it shows the run as it was and goes on to the same en
   await expect(page.locator('.offer')).toHaveCount(0);
 });
 
-test('a GPU that is lost in a step: it goes on by itself', async ({ page, engine }) => {
+test('a run continues automatically when the GPU is lost during a step', async ({ page, engine }) => {
   engine.fail(3, new DeviceLostError('unknown', 'the test took it'));
   await openPage(page, SAVED);
   const notices = await noticesOf(page);
@@ -69,7 +69,7 @@ test('a GPU that is lost in a step: it goes on by itself', async ({ page, engine
   expect(await notices()).toMatch(/The GPU was lost at step 3\. Went on from step 2\./);
 });
 
-test('where the browser keeps no files, it says so once, goes on after a lost GPU, and asks before it is left', async ({
+test('without storage, the page says so once, continues after a lost GPU, and asks before it is closed', async ({
   page,
   engine,
 }) => {
@@ -93,7 +93,7 @@ test('where the browser keeps no files, it says so once, goes on after a lost GP
   await expectState(page, 'done');
 });
 
-test('a full disk is said with bytes, the run goes on, and with room it is saved again', async ({
+test('a full disk is reported with bytes, the run continues, and is saved again when there is space', async ({
   page,
   context,
   engine,

@@ -41,7 +41,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   });
 });
 
-test('reverse-text makes its start from nothing, trains, and finds it made the second time', async ({ page }) => {
+test('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
   onlyInFull();
   const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
   await openPage(page, small);
@@ -73,7 +73,7 @@ test('every recipe of the cards trains a step', async ({ page }) => {
     });
 });
 
-test('a model of the hub: nothing is asked while typing, then its sizes are told and its settings taken', async ({
+test('a model of the hub is not requested while typing; then its sizes are shown and its settings used', async ({
   page,
 }) => {
   const files = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];

@@ -3,7 +3,7 @@
 import { resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
 
-test('OPFS and IndexedDB answer alike', async ({ page }) => {
+test('OPFS and IndexedDB give the same answers', async ({ page }) => {
   await page.goto('/?config=none');
   const answers = await page.evaluate(
     async (path) => {

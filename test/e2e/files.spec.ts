@@ -22,7 +22,7 @@ test.beforeAll(async () => {
     });
 });
 
-test('saved by the page, opened by the command line, gone on with there, and loaded again', async ({ page }) => {
+test('a run is saved by the page, continued by the command line, and loaded into the page again', async ({ page }) => {
   await openPage(page, { ...TINY, steps: 1, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');

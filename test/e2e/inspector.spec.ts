@@ -17,7 +17,7 @@ async function selectText(page: Page): Promise<void> {
 
 const selected = (page: Page) => page.evaluate(() => getSelection()!.toString());
 
-test('tries follow the run until somebody marks text or picks a problem; focus stays where it is', async ({
+test('tries follow the run until the visitor selects text or picks a problem; the focus does not move', async ({
   page,
   engine,
 }) => {
@@ -62,7 +62,7 @@ test('tries follow the run until somebody marks text or picks a problem; focus s
   await expect(tries(page).locator('.teaches')).toContainText(/tries|right|earned|Rewards/);
 });
 
-test('the inspector shows every token with its numbers, by pointer and by keys, while the run goes on', async ({
+test('the inspector shows the numbers of every token, by pointer and by keys, while the run continues', async ({
   page,
   engine,
 }) => {

@@ -32,7 +32,7 @@ async function runTwoSteps(page: Page, engine: TestGate): Promise<void> {
   await expectPoints(page, 'reward', 2);
 }
 
-test('on a desk the tries stand left of the curves, above the fold', async ({ page, engine }) => {
+test('on a desktop the tries are to the left of the curves, above the fold', async ({ page, engine }) => {
   await page.setViewportSize({ width: 1440, height: 900 });
   await load(page);
   expect(await shifts(page), 'layout shift while loading').toBeLessThan(0.1);

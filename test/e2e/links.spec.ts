@@ -45,13 +45,13 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('7');
 });
 
-test('a parameter that is not known is said, with the nearest that is', async ({ page }) => {
+test('an unknown parameter is reported with the nearest known one', async ({ page }) => {
   await page.goto('/?lrr=1e-4');
   await expect(page.locator('.notice.error')).toContainText('"lrr" is not known; did you mean "lr"?');
   await expect(page.locator('.notice.error')).toContainText('An address may have: config, algorithm,');
 });
 
-test("a link brings a result as somebody else's run, as text, and starts nothing", async ({ page }) => {
+test("a result from a link is shown as a shared run, as text, and starts nothing", async ({ page }) => {
   const asked = foreignRequests(page);
   const [alerts, begun]: string[][] = [[], []];
   page.on('request', (request) => {
@@ -108,7 +108,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await expectPoints(page, 'reward', 2);
 });
 
-test('a damaged link is one sentence', async ({ page }) => {
+test('a damaged link ends in one error message', async ({ page }) => {
   await page.goto(`/#r=${(await sent()).slice(0, -20)}<b>`);
   await expect(page.locator('.notice.error')).toContainText('The result in this link is damaged');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();

@@ -9,7 +9,7 @@ const MOVING = { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout
 const EVALUATED = { 'val-core/gsm8k-tool/acc/greedy': 0, 'val-core/gsm8k-tool/acc/mean@1': 0 };
 const trained = (lines: Line[]) => lines.slice(0, 2).map((line) => ({ ...line, ...EVALUATED }));
 
-test('a crash of the GPU process: it goes on by itself, and comes out as a run that nothing broke', async ({
+test('after a crash of the GPU process the run continues automatically, with the results of an undisturbed run', async ({
   page: unbroken,
   own: { page, browser },
 }) => {
@@ -28,7 +28,7 @@ test('a crash of the GPU process: it goes on by itself, and comes out as a run t
   expect(trained(await savedLines(page))).toEqual(trained(await savedLines(unbroken)));
 });
 
-test('a GPU that is lost while the page idles is none to train on', async ({ own: { page, browser } }) => {
+test('a GPU that is lost while the page is idle is not used for training', async ({ own: { page, browser } }) => {
   onlyInFull();
   const crash = async () => (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
   await openPage(page, TINY);
@@ -43,7 +43,7 @@ test('a GPU that is lost while the page idles is none to train on', async ({ own
   expect(page.workers()).toEqual([]);
 });
 
-test('reloaded in mid-run and replayed, a real engine says the same bit for bit', async ({ page, browser }) => {
+test('a real engine repeats a reloaded run bit for bit', async ({ page, browser }) => {
   test.skip(!isFull, 'over the scripted engine: autosave.spec.ts, timeTravel.spec.ts; with --full on this one');
   const settings = { ...MOVING, steps: 3, 'trainer.saveFreq': 1 };
   const whole = await browser.newPage();

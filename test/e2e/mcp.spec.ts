@@ -61,7 +61,7 @@ test('a server that allows the origin by CORS', async ({ page: inPage }) => {
   }
 });
 
-test('a server without CORS: one sentence that says so', async ({ page: inPage }) => {
+test('a server without CORS is named in one error message', async ({ page: inPage }) => {
   const server: Server = createServer((_, response) => response.writeHead(200).end('{}'));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   await inPage.goto(page.address);

@@ -91,7 +91,7 @@ test('every entry loads in Node, by import and by require', () => {
   run(process.execPath, ['--input-type=commonjs', '--eval', resolved.join('\n')], project);
 });
 
-test('publint and attw have no word to say of the package', () => {
+test('publint and attw report nothing about the package', () => {
   for (const args of [['publint', 'run', '--strict'], ['attw']])
     run(resolve('node_modules/.bin', args[0]), [...args.slice(1), tarball], resolve('.'));
 });

@@ -3,7 +3,7 @@
 import { expect } from '@playwright/test';
 import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-test('the adapter is named, loudly where it is software; another algorithm brings its own clip range, not that of the file', async ({
+test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
   page,
 }) => {
   await openPage(page);
@@ -26,7 +26,7 @@ test('the adapter is named, loudly where it is software; another algorithm bring
   await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
-test('without WebGPU it says what is missing and what to do', async ({ page }) => {
+test('without WebGPU the page says what is missing and what to do', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto('/');
   await expectState(page, 'no-gpu');
@@ -34,7 +34,7 @@ test('without WebGPU it says what is missing and what to do', async ({ page }) =
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('with WebGPU but no adapter it says where to look', async ({ page }) => {
+test('with WebGPU but no adapter the page says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
     Object.assign(globalThis, { adapterFound: false });
@@ -44,7 +44,7 @@ test('with WebGPU but no adapter it says where to look', async ({ page }) => {
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
-test('Start can be pressed before the GPU has answered: the run begins once it has, or is told that there is none', async ({
+test('Start can be pressed before the GPU has answered: the run starts afterwards, or reports that there is no GPU', async ({
   page,
   engine,
 }) => {
@@ -80,7 +80,7 @@ test('an unknown key in the address names the nearest known one', async ({ page 
   await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
 });
 
-test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page, engine }) => {
+test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({ page, engine }) => {
   engine.upTo(0);
   await openPage(page, { ...TINY, steps: 5 });
   await page.getByRole('button', { name: 'Start' }).click();
@@ -112,7 +112,7 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('a stop that is asked for before there is a run is heard', async ({ page }) => {
+test('a stop that is requested before the run exists takes effect', async ({ page }) => {
   let arrive = () => {};
   const asked = new Promise<void>((resolve) => (arrive = resolve));
   await page.route(/\/run(\.ts|-)/, async (route) => {
@@ -127,7 +127,7 @@ test('a stop that is asked for before there is a run is heard', async ({ page })
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page, engine }) => {
+test('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
   engine.upTo(1);
   // The page waits for seconds before it opens another engine. No test depends on how many.
   await page.addInitScript(() => {

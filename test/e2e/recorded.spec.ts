@@ -27,7 +27,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
 });
 
-test('with WebGPU it is watched by a button, and put away', async ({ page }) => {
+test('with WebGPU a button plays the recorded run, and closes it', async ({ page }) => {
   skipUnlessFull();
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await openPage(page);

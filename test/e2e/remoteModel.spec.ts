@@ -38,7 +38,7 @@ function stopHalfWay(): { broken: () => void; half: number } {
   return { broken: letGo, half };
 }
 
-test('a transfer that breaks half-way: shown, resumed, and not made again', async ({ page }) => {
+test('a broken download is shown and resumed, and not repeated later', async ({ page }) => {
   const { broken, half } = stopHalfWay();
   await start(page);
   const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
@@ -58,7 +58,7 @@ test('a transfer that breaks half-way: shown, resumed, and not made again', asyn
   expect(bytesAsked()).toEqual([]);
 });
 
-test('a page that is left half-way goes on from there when it is opened again', async ({ page }) => {
+test('a download of a closed page is resumed when the page is opened again', async ({ page }) => {
   onlyInFull();
   const { broken, half } = stopHalfWay();
   await start(page);
@@ -74,7 +74,7 @@ test('a page that is left half-way goes on from there when it is opened again', 
   expect(from).toBeLessThanOrEqual(half);
 });
 
-test('what cannot be had is one sentence on the page', async ({ page }) => {
+test('a failed download is one error message on the page', async ({ page }) => {
   await start(page, { 'model.path': 'org/nope' });
   await expectState(page, 'failed');
   const notice = page.locator('.notice.error');

@@ -103,7 +103,7 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
   expect(inPage).toEqual(JSON.parse(readFileSync(join(folder, 'report.json'), 'utf8')));
 });
 
-test('a script that came into a report all the same would not run', async ({ page }) => {
+test('a script that got into a report would not run', async ({ page }) => {
   await open(page, 'report.html');
   await page.evaluate(() => {
     const script = document.createElement('script');
@@ -113,7 +113,7 @@ test('a script that came into a report all the same would not run', async ({ pag
   await expect(page).not.toHaveTitle('broken');
 });
 
-test('profile.html tells where the time went', async ({ page }) => {
+test('profile.html shows how the time was spent', async ({ page }) => {
   await open(page, 'profile.html');
   await expect(page.locator('body')).toContainText('1 steps, 5 samples.');
   await expect(page.locator('h2')).toHaveCount(9);

@@ -123,7 +123,7 @@ test.describe('with TLS', () => {
   });
   test.afterEach(() => rm(folder, { recursive: true, force: true }));
 
-  test.describe('a certificate that the browser takes', () => {
+  test.describe('a certificate that the browser trusts', () => {
     test.use({ ignoreHTTPSErrors: true });
 
     test('our page joins by wss, generates, and leaves', async ({ page }) => {
@@ -147,7 +147,7 @@ test.describe('with TLS', () => {
     });
   });
 
-  test('a certificate that the browser does not trust ends in a sentence that says what to do', async ({
+  test('a certificate that the browser does not trust ends in an error that says what to do', async ({
     page,
     context,
   }) => {
@@ -171,7 +171,7 @@ test.describe('with TLS', () => {
   });
 });
 
-test('our page takes no for an answer, and says what is wrong with code, server and address', async ({ page }) => {
+test('our page respects a refusal, and reports errors of code, server and address', async ({ page }) => {
   const room = await TestRoom.start();
   const { webSocket: webSocketUrl } = room.server;
   const problem = region(page).locator('.notice.error');
@@ -207,7 +207,7 @@ test('our page takes no for an answer, and says what is wrong with code, server 
   }
 });
 
-test('a tab that is closed gives its groups back at once', async ({ page, engine }) => {
+test('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
   // The page has space for a third group, and requests one all the time.
   const real = await realRoom({ problems: 2, ackWaitMs: 60_000 });
@@ -231,7 +231,7 @@ test('a tab that is closed gives its groups back at once', async ({ page, engine
   }
 });
 
-test('a connection that is lost: the page says so, goes on when it is back, and leaves without it', async ({
+test('the page reports a lost connection, continues when it is back, and can leave without it', async ({
   page,
 }) => {
   const real = await realRoom();

@@ -4,7 +4,7 @@ import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { expectPoints, expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
 
-test('typing is kept, also if effects run late: the editor has what was typed, and its page answers', async ({
+test('typed text is kept even if effects run late, and the page responds to it', async ({
   page,
 }) => {
   // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
@@ -48,7 +48,7 @@ async function write(page: Page, label: string, code: string): Promise<void> {
   await page.keyboard.insertText(code);
 }
 
-test('a reward with a mistake is marked at its line; mended, it pays from the next step on; settings change too; all of it is kept with the run', async ({
+test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too; the run stores all changes', async ({
   page,
   engine,
 }) => {

@@ -116,7 +116,7 @@ test('as many biases as there may be, each on its own token', () =>
     expectWithin(adjusted, want, (i) => 8 * U * (Math.abs(want[i]) + 40));
   }));
 
-test('a slot that is done says so; entries before `first` are left out', () =>
+test('a finished slot is marked; entries before `first` are skipped', () =>
   withGpu(async (gpu) => {
     const V = 7;
     const logits = rng(7).normals(2 * V);

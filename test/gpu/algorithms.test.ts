@@ -122,7 +122,7 @@ test.each([
   expect(metrics['rollout_corr/k3_kl']).toBeGreaterThan(0);
 });
 
-test('weights made on the host are those that the kernel makes', async () => {
+test("weights computed on the host equal the kernel's", async () => {
   await restart();
   const fused = await oneStep({ name: 'reinforce' }, far);
   await restart();
@@ -165,7 +165,7 @@ test('the entropy bonus follows its target, update by update as in TRL', async (
   expect(trainer.state.entropy).toEqual({ coeff: 2, acts: true });
 });
 
-test('the reference is refreshed, and a checkpoint carries it', async () => {
+test('the reference is updated, and a checkpoint contains it', async () => {
   await restart();
   const config = configOf({}, { klLossCoef: 0.1 });
   Object.assign(config.trainer, { refUpdateFreq: 2, refMixupAlpha: 0.5 });
@@ -181,7 +181,7 @@ test('the reference is refreshed, and a checkpoint carries it', async () => {
   await engine.reference!.importWeights(START);
 });
 
-test('rae: the baselines of roles go on from a checkpoint', async () => {
+test('rae: the baselines of roles are restored from a checkpoint', async () => {
   await restart();
   const roles: SyncTask = {
     ...task,
@@ -207,7 +207,7 @@ test("a user's own advantage", async () => {
   expect(metrics['critic/advantages/max']).toBeCloseTo(metrics['critic/score/max'] - 3, 5);
 });
 
-test('dynamic sampling draws a prompt for every group left out, up to its credits', async () => {
+test('dynamic sampling replaces every filtered group by a new prompt, up to its limit', async () => {
   await restart();
   let scored = 0;
   const reward: Task['reward'] = ({ problem }) => ({ score: 1, acc: problem.id === 'train-1' ? scored++ % 2 : 1 });
@@ -224,7 +224,7 @@ test('dynamic sampling draws a prompt for every group left out, up to its credit
   expect(new Set(samples.map(({ problem }) => problem.id))).toEqual(new Set(['train-1']));
 });
 
-test('replay trains where the step itself has no signal, off policy, and goes on from a checkpoint', async () => {
+test('replay trains off policy if the step has no signal, and resumes from a checkpoint', async () => {
   /** Samples of a problem differ in score in the first step, and have equal scores afterwards. */
   const reward: Task['reward'] = (sample) => ({
     score: Number(sample.problem.id.split('-')[1]) < 2 ? sample.responseTokens + sample.response.length : 1,

@@ -41,7 +41,7 @@ const engine = await createLocalEngine({ ...answerSizes(config, shipped.config, 
 afterAll(() => engine.destroy());
 const options = { config, task, tokenizer: engine.tokenizer, contextLength: 512, greedy: true };
 
-test('an answer is heard token by token, with its calls and what the tool says', async () => {
+test("an answer arrives token by token, with its calls and the tool's output", async () => {
   for (let number = 0; number < 20; number++) {
     const heard: { tokens: number[][]; messages: Message[] } = { tokens: [], messages: [] };
     const { messages, trajectory } = await answer({
@@ -68,7 +68,7 @@ test('an answer is heard token by token, with its calls and what the tool says',
   expect.fail('None of 20 answers has a tool call.');
 });
 
-test('start and present weights answer alike until other weights are taken over, and the next message goes on', async () => {
+test('start and current weights answer equally until other weights are loaded, and the next message continues', async () => {
   const problem = await questionOf(task, task.train(3, 1).messages[0].content);
   const both = () =>
     Promise.all(
@@ -103,7 +103,7 @@ test('start and present weights answer alike until other weights are taken over,
   );
 });
 
-test('copies of the weights in the middle of every step change no metric of a run', async () => {
+test('copying the weights during every step changes no metric of a run', async () => {
   const quiet = await train(async () => {});
   const copies: TensorMap[] = [];
   const asked = await train(async (weights) => void copies.push(await weights()));

@@ -10,7 +10,7 @@ import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.t
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-test('episodes through a worker: continued by tokens, forked, streamed, rewarded, trained', async () => {
+test('episodes through a worker are continued, forked, streamed, rewarded and trained', async () => {
   const config = resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },

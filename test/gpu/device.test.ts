@@ -16,7 +16,7 @@ async function own(options: { maxBytes?: number } = {}): Promise<Gpu> {
 }
 
 describe('recording', () => {
-  test('more dispatches than the params ring holds still each see their own params', () =>
+  test('more dispatches than the params ring holds still read their own params', () =>
     withGpu(async (gpu) => {
       const x = gpu.buffer('x', new Float32Array([3, 4]));
       const weight = gpu.buffer('weight', new Float32Array([1, 1]));
@@ -168,7 +168,7 @@ describe('memory', () => {
       );
     }));
 
-  test('a freed buffer is gone from the cached bind groups', () =>
+  test('the cached bind groups no longer contain a freed buffer', () =>
     withGpu(async (gpu) => {
       const y = gpu.buffer('y', 4);
       const add = (value: number) => {
@@ -211,7 +211,7 @@ describe('faults', () => {
     again.destroy();
   });
 
-  test('an error that WebGPU reports late surfaces at a later call, once and for all', async () => {
+  test('a late error of WebGPU is thrown by a later call, and by all after it', async () => {
     const gpu = await own();
     const [x, y] = [gpu.buffer('x', 16), gpu.buffer('y', 16)];
     const reported = new Promise((resolve) => gpu.device.addEventListener('uncapturederror', resolve, { once: true }));

@@ -53,7 +53,7 @@ describe.each(['tiny-qwen2', 'tiny-qwen3'])('%s', (name) => {
       }
     }));
 
-  test('what decoding records is what training computes, bit for bit', () =>
+  test('decoding records the log-probs that training computes, bit for bit', () =>
     withGpu(async (gpu) => {
       const { goldens, model } = await load(name);
       const sizes = { maxNumSeqs: 5, slotCapacity: 12, maxPrompts: 2, maxPromptLength: 20, maxBatchedTokens: 24 };

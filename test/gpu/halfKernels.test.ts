@@ -140,7 +140,7 @@ describe.each(namesOf(MATMUL_TILES))('matmul_%s', (variant) => {
       used(gpu, variant) ? withHalves(skip, body) : skip(`${variant} is not what this adapter uses`),
     );
 
-  test.for(SHAPES)('onto floats and halves, M=%i N=%i K=%i', { timeout: 300_000 }, ([M, N, K], { skip }) =>
+  test.for(SHAPES)('outputs in 32 and 16 bits, M=%i N=%i K=%i', { timeout: 300_000 }, ([M, N, K], { skip }) =>
     run(skip, (gpu) =>
       compare(gpu, (_, b) => {
         const sizes = { M, N, K, variant };

@@ -76,7 +76,7 @@ async function run(more: Partial<GrpoTrainerOptions> = {}) {
 const withoutTimes = (metrics: Metrics) =>
   Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^(timing|perf)/.test(name)));
 
-test('a run that is looked into trains bit for bit as one that is not, which hands out nothing', async () => {
+test('inspecting a run changes no bit of it, and a run without inspection returns no numbers', async () => {
   const plain = await run();
   const looked = await run({
     inspect: true,
@@ -139,7 +139,7 @@ test('ratio, clip, advantage and gradient of each token are those of the config 
   expect(new Set(ratios).size).toBeGreaterThan(10);
 }, 120_000);
 
-test('with a loss of the user on this thread the gradient is what that returned', async () => {
+test("with a user's loss on this thread, the gradient is the one that it returned", async () => {
   const loss: CustomLoss = ({ weights, advantages }) => ({ dLogProbs: weights.map((w, e) => -2 * w * advantages[e]) });
   const { steps } = await run({ inspect: true, loss });
   const { grad, weight, advantage } = steps[0].inputs.updated!();

@@ -102,7 +102,7 @@ test('samples are judged while others generate, not at the end', async () => {
   expect(Math.min(...ends('reward'))).toBeLessThan(Math.max(...ends('generate')));
 });
 
-test('evaluations do not ask the judge', async () => {
+test('evaluations do not use the judge', async () => {
   const config = configOf();
   const engine = await engineOf(config);
   const trainer = new GrpoTrainer({ config, task, engine });
@@ -127,7 +127,7 @@ test('a prompt that is too long is not judged, control tokens in a response are 
   expect(asked[0].filter((id) => id === end)).toHaveLength(plain.filter((id) => id === end).length);
 });
 
-test('in a worker, judge and policy are told apart', async () => {
+test('in a worker, judge and policy are kept apart', async () => {
   const config = configOf();
   const local = await engineOf(config);
   const { port1, port2 } = new MessageChannel();

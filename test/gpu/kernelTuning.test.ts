@@ -101,7 +101,7 @@ test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefi
   240_000,
 );
 
-test('a table that does not fit is refused in one sentence', async () => {
+test('a table that does not fit is refused with one error message', async () => {
   const gpu = await testGpu();
   const of = (file: unknown) => () => parseTable(gpu, file, 'tiles.json');
   expect(of({})).toThrow('tiles.json has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.');

@@ -140,7 +140,7 @@ test('DPO as a function of all rows: log 2 at the start, then less, however the 
   expect(largest(await engine.model.exportWeights(), after)).toBeLessThan(2e-4);
 });
 
-test('a state goes on bit for bit, in another engine too', async () => {
+test('a state resumes bit for bit, in another engine too', async () => {
   const learner = await fresh();
   const step = async (one: Learner) => {
     const rows = (await one.sample(prompts, 2)).flat();
@@ -169,7 +169,7 @@ test('a state goes on bit for bit, in another engine too', async () => {
   await expectSameWeights(weights);
 });
 
-test('two calls with the sums of the whole are one call; without them each is a mean of its own', async () => {
+test('two calls with the totals of the update equal one call; without totals each is a separate mean', async () => {
   const learner = await fresh();
   const rows = await rowsOf(learner);
   const batchNumTokens = rows.reduce((n, { mask }) => n + Array.from(mask).filter((m) => m === 1).length, 0);
@@ -188,7 +188,7 @@ test('two calls with the sums of the whole are one call; without them each is a 
   }
 });
 
-test('every loss by name has a finite gradient; a row and a function of it have the same', async () => {
+test('every named loss has a finite gradient, which equals that of its definition and of a function', async () => {
   const learner = await fresh();
   const rows = await rowsOf(learner);
   for (const name of [...Object.keys(POLICY_LOSSES), 'dapo', 'importance_sampling', 'cross_entropy']) {
@@ -214,7 +214,7 @@ test('every loss by name has a finite gradient; a row and a function of it have 
   await learner.zeroGrad();
 });
 
-test('log-probs are those that were drawn; rows that cannot move the policy have none from forwardBackward', async () => {
+test('log-probs equal the sampled ones; forwardBackward returns none for rows that cannot change the policy', async () => {
   const learner = await fresh();
   const rows = (await learner.sample([...prompts, 'Tom has', [5, 6, 7]], 2, { temperature: 0.7, maxTokens: 9 })).flat();
   expect(rows.map(({ group }) => group)).toEqual([0, 0, 1, 1, 2, 2, 3, 3]);
@@ -231,7 +231,7 @@ test('log-probs are those that were drawn; rows that cannot move the policy have
   await learner.zeroGrad();
 });
 
-test('draws are keyed by seed and step; greedy is greedy; the same call draws anew unless it names them', async () => {
+test('samples are keyed by seed and step; greedy is deterministic; a repeated call samples differently unless it names them', async () => {
   const learner = await fresh();
   const [first, second] = [await learner.sample(prompts, 2), await learner.sample(prompts, 2)];
   expect(second).not.toEqual(first);
@@ -262,7 +262,7 @@ test('calls take effect in the order in which they are made, awaited or not', as
   expect(await again.sample(prompts, 2, { step: 3 })).toEqual(before);
 });
 
-test('a call that fails leaves no gradient of its own and keeps those before it', async () => {
+test('a failed call adds no gradient and keeps the earlier ones', async () => {
   const learner = await fresh();
   const rows = await rowsOf(learner);
   await learner.forwardBackward(rows, 'grpo');

@@ -159,7 +159,7 @@ test('the log-prob at sampling is the trainer’s, bit for bit, with adapters', 
     expect([...logProbs]).toEqual(samples.flatMap((sample) => [...sample.logProbs]));
   }));
 
-test('dropout: the gradient is that of the masked loss, and every micro-batch has a mask of its own', () =>
+test('dropout: the gradient is that of the masked loss, and every micro-batch has its own mask', () =>
   withGpu(async (gpu) => {
     const model = loraModel(gpu, { ...LORA, dropout: 0.3 });
     const start = await stir(model);
@@ -239,7 +239,7 @@ test('the base has no gradient and no moments: an update takes memory for the ad
     expect(adapted.bytes).toBeLessThan(full.bytes / 5);
   }));
 
-test('adapters, gradients and moments go out and in under PEFT names', async () => {
+test('adapters, gradients and moments are exported and imported under PEFT names', async () => {
   const gpu = await testGpu();
   const [one, two] = [loraModel(gpu, LORA), loraModel(gpu, { ...LORA, seed: 9 })];
   const [from, to] = [new WgslEngine(gpu, one, 64), new WgslEngine(gpu, two, 64)];

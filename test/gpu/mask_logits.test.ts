@@ -7,7 +7,7 @@ import { poisoned, withGpu } from './gpu.ts';
 const FORBIDDEN = Math.fround(-1e30);
 const POISON = 0xdeadbeef;
 
-test.each(SIZES)('what is not allowed cannot be drawn, all else stays to the bit, V=%i', (V) =>
+test.each(SIZES)('forbidden tokens cannot be sampled, and all others keep their bits, V=%i', (V) =>
   withGpu(async (gpu) => {
     const n = 5;
     const r = rng(V);

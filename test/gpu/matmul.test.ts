@@ -75,7 +75,7 @@ test('more workgroups than one grid dimension holds', () =>
     );
   }));
 
-test('what is compiled ahead is what products of any size use', () =>
+test('products of any size use the kernels that were compiled ahead', () =>
   withGpu(async (gpu) => {
     await prepareKernels(gpu, tinyConfig, { rollout: true });
     const { pipelines } = gpu.counters;

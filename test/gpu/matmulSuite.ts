@@ -97,7 +97,7 @@ export function testMatmulVariant(variant: MatmulVariant): void {
     }),
   );
 
-  test.for(SHAPES)(`a^T b is added to what is there, M=%i N=%i K=%i`, ([M, N, K]) =>
+  test.for(SHAPES)(`a^T b is added to the old values, M=%i N=%i K=%i`, ([M, N, K]) =>
     withGpu(async (gpu) => {
       const p = product([M, N, K]);
       const { want, size } = reference(p);

@@ -21,7 +21,7 @@ registerAgentLoop('begins_calls', async (sample) => {
   return turn.stop ?? (await sample.callTools(calls.filter(({ error }) => error === undefined))) ?? 'completed';
 });
 
-test('every call that was begun is valid, is answered, and is trained on', async () => {
+test('every started call is valid, is answered, and is trained on', async () => {
   const command = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
   const { tools, stats, close } = await mcpTools(
     { command: process.execPath, args: [command] },

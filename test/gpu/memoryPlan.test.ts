@@ -120,7 +120,7 @@ test.each([
   engine.destroy();
 });
 
-test('generation alone: the plan is what is allocated', async () => {
+test('generation alone allocates what is planned', async () => {
   const sizes = { ...spec, withReference: false, use: 'generate' as const };
   const engine = await createDeviceEngine(sizes);
   await generate(engine.rollout);
@@ -141,7 +141,7 @@ test('a table cut over several buffers: the scratch of its chunks is planned too
   gpu.destroy();
 });
 
-test('packed weights: their largest matrix as float32 is planned where it decides, or stays', () => {
+test('packed weights: their largest matrix as float32 is planned if it decides the peak, or stays allocated', () => {
   const tall = { ...config, vocabSize: 20_000, numHiddenLayers: 1 };
   const sizes: Sizes = { config: tall, maxTokenLen: 4096, maxPositions: 16, use: 'generate', weightFormat: 'int4' };
   const line = (change: Partial<Sizes>, name: string) =>
@@ -184,7 +184,7 @@ test('a run over the cap is refused before anything is allocated, with the numbe
   );
 });
 
-test('what a change is said to save is what the plan then lacks', () => {
+test('a suggested change saves what the message says', () => {
   const total = (sizes: DeviceSpec) => totalBytes(planMemory(sizes));
   const saving = (sizes: DeviceSpec, change: string) => planSavings(sizes).find((s) => s.change === change)?.bytes;
   expect(saving(spec, 'model.enableGradientCheckpointing=true')).toBe(
@@ -197,7 +197,7 @@ test('what a change is said to save is what the plan then lacks', () => {
   expect(bytes).toEqual([...bytes].sort((a, b) => b - a));
 });
 
-test('penalties have a line where they are asked for', () => {
+test('the plan has a line for penalties if they are configured', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
   // One row of changed logits and one of counts per slot.

@@ -133,7 +133,7 @@ test('a tensor of many pieces: host memory stays at a few pieces, and every valu
     model.weights.free();
   }));
 
-test('what goes wrong half-way frees what was allocated', () =>
+test('a failure during creation frees what was allocated', () =>
   withGpu(async (gpu) => {
     const weights = randomWeights(tinyConfig);
     const name = 'model.layers.1.mlp.down_proj.weight';

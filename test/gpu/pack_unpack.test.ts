@@ -20,7 +20,7 @@ function expected(format: PackedFormat, x: Float32Array): { values: Float64Array
 }
 
 describe.each(PACKED_FORMATS)('%s', (format) => {
-  test.each(SIZES)('n = %i: what is left, and nothing behind it', (n) =>
+  test.each(SIZES)('n = %i: the unpacked values, and nothing behind them changes', (n) =>
     withGpu(async (gpu) => {
       const x = rng(n).normals(n, 0.3);
       x[0] = 0;

@@ -68,7 +68,7 @@ const ofLoss = (line: Metrics) =>
     Object.entries(line).filter(([name]) => name.startsWith('actor/') && !/lr|skipped_|eff_sample|_probs_/.test(name)),
   );
 
-test('the loss of the run at the weights of its step gives what was logged, bit for bit, and leaves the weights', async () => {
+test("the run's loss at the weights of its step gives the logged numbers, bit for bit, and keeps the weights", async () => {
   await engine.model.importWeights(before);
   const { losses } = await compareLosses(kept, LOSSES.slice(0, 1), engine);
   expect(ofLoss(losses[0].metrics)).toEqual(ofLoss(metrics));
@@ -103,7 +103,7 @@ function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {
   return gradients.map((a) => gradients.map((b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b))));
 }
 
-test('off the policy tokens are clipped, and the cosines are those of float64, whatever is kept at once', async () => {
+test("off-policy tokens are clipped, and the cosines equal float64's, however many gradients are kept", async () => {
   await engine.model.importWeights(after);
   const { losses, cosines } = await compareLosses(kept, LOSSES, engine);
   expect(losses[0].metrics['actor/pg_clipfrac']).toBeGreaterThan(0.05);
@@ -129,7 +129,7 @@ test('off the policy tokens are clipped, and the cosines are those of float64, w
   expect(await compareLosses(kept, LOSSES, engine, 1)).toEqual({ losses, cosines });
 }, 240_000);
 
-test('the same reward gives the logged scores exactly, another one says what it changes', async () => {
+test('the same reward gives the logged scores exactly, and another one reports what it changes', async () => {
   const same = await rescore(kept, config, async (sample) => task.reward(sample));
   expect(same).toMatchObject({ correlation: 1, bestChanged: 0, signFlips: 0, samples: 12 });
   expect(same.newScore).toBe(metrics['critic/score/mean']);
@@ -139,7 +139,7 @@ test('the same reward gives the logged scores exactly, another one says what it 
   expect(opposite.signFlips).toBeGreaterThan(0.5);
 });
 
-test('samples of another vocabulary, an estimator without what it needs: one sentence each', async () => {
+test('samples of another vocabulary, and an estimator without its inputs, end in one error message each', async () => {
   const [first, ...rest] = kept.samples;
   const foreign = {
     ...first,

@@ -8,7 +8,7 @@ import { tinyModel } from './tinyModel.ts';
 
 const all = prompts.flatMap((_, p) => [0, 1, 2, 3].map((s) => request(p, s)));
 
-test('a sample draws the same tokens alone, together, and in other orders', () =>
+test('a sample has the same tokens alone, with others, and in other orders', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const model = tinyModel(gpu);

@@ -121,7 +121,7 @@ test.each(['recompute', 'keep'] as const)(
     }),
 );
 
-test('weights changed in mid-turn: what follows is what the new weights draw after the same tokens', () =>
+test('after a change of weights during a turn, the new weights continue after the same tokens', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const [model, other] = [tinyModel(gpu), tinyModel(gpu, {}, 9)];
@@ -144,7 +144,7 @@ test('weights changed in mid-turn: what follows is what the new weights draw aft
     expect(logProbs.subarray(cut)).toEqual(rest.logProbs);
   }));
 
-test('abort keeps the tokens, and a later request goes on from them as if nothing had happened', () =>
+test('abort keeps the tokens, and a later request continues from them as without the abort', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), { ...SIZES, maxNumSeqs: 2 });

@@ -16,7 +16,7 @@ async function newEngine(sizes = SIZES) {
   return { gpu, engine: new WgslRolloutEngine(gpu, tinyModel(gpu), sizes) };
 }
 
-test('asking for entropy and alternatives changes neither tokens nor log-probs; off, nothing is made for them', () =>
+test('requesting entropy and alternatives changes neither tokens nor log-probs; without a request nothing is allocated for them', () =>
   withGpu(async () => {
     const { gpu, engine } = await newEngine();
     const plain = await run(engine, all);
@@ -121,7 +121,7 @@ test('a stop token cannot come before minNewTokens, and then may', () =>
     expect(later.tokenIds.subarray(0, 4)).not.toContain(stop);
   }));
 
-test('a penalty takes away what was drawn; a bias brings in what is not likely', () =>
+test('a penalty suppresses sampled tokens; a bias makes improbable tokens possible', () =>
   withGpu(async () => {
     const { engine } = await newEngine();
     const distinct = (
@@ -155,7 +155,7 @@ test('with settings of its own, a sample still draws the same alone and together
     for (const [i, q] of mixed.entries()) expect(together[i]).toEqual((await run(engine, [q])).get(q.requestId));
   }));
 
-test('settings out of range are refused in a sentence', async () => {
+test('settings out of range are refused with one error message', async () => {
   const { engine } = await newEngine();
   const refuse = (sampling: Partial<SamplingParams>, sentence: string) =>
     expect(engine.generate(request(0, 0, sampling))).rejects.toThrow(new RangeError(sentence));

@@ -70,7 +70,7 @@ test('10,000 short requests: every slot comes back, and memory stays as it was',
   }),
 );
 
-test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', () =>
+test('with lengths from 1 to 20, at least 90% of the slots are in use until the last tenth, and less than 5% of the rows are wasted', () =>
   withGpu(async () => {
     const sizes = { maxNumSeqs: 16, slotCapacity: 80, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 64 };
     const gpu = await testGpu();

@@ -54,7 +54,7 @@ test.each(cases)('tokens, log-probs, masses and details are those of plain decod
   }),
 );
 
-test('switched off nothing is made for it, and on nothing more in a steady state', () =>
+test('speculation allocates nothing when off, and nothing more in a steady state when on', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const model = tinyModel(gpu);

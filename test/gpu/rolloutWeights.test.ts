@@ -70,7 +70,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
     return engineOf({ ...form, ...weights, ...more });
   };
 
-  test('generation beside updates draws what it draws alone, and the updates come out as they do alone', async ({
+  test('generation during updates and the updates have the same results as alone', async ({
     skip,
   }) => {
     if (await skipped()) skip('this adapter has no shader-f16');
@@ -93,7 +93,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
     expectPlanned({ ...specOf(form), rolloutWeights: 'copy' }, beside.gpu.counters);
   });
 
-  test('updateWeights brings what was trained, and nothing else does', async ({ skip }) => {
+  test('only updateWeights copies the trained weights', async ({ skip }) => {
     if (await skipped()) skip('this adapter has no shader-f16');
     const binds = spyOnBinds();
     const engine = await made({ rolloutWeights: 'copy' });
@@ -126,7 +126,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
   });
 });
 
-test('a request under way keeps its tokens and goes on under the new weights from a token boundary on', async () => {
+test('a request in flight keeps its tokens and continues with the new weights from a token boundary', async () => {
   const engine = await engineOf({ rolloutWeights: 'copy' });
   const whole = request(0, 40);
   const old = await engine.rollout.generate(whole);

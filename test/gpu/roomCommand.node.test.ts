@@ -124,7 +124,7 @@ test.runIf(isFull)('trainer.placement=split trains what colocated trains', { tim
 });
 
 describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
-  test('over TLS, killed in mid-run and gone on with, trains what one device trains', async () => {
+  test('over TLS, killed during the run and resumed, a room trains the same as one device', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
     const { cert, key } = selfSigned(folder);
     const port = await freePort();

@@ -157,7 +157,7 @@ test.each([
   expect(made()).toEqual(before);
 });
 
-test('a model of transformers.js decides as float64 does', async () => {
+test('a model of transformers.js agrees with float64', async () => {
   const { engine, trainer } = await trainerOf(configOf({ path: onnx }));
   expect(engine.reference).toBeUndefined();
   const { samples, metrics } = await trainer.step();

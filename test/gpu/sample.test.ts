@@ -202,13 +202,13 @@ test('greedy takes the largest, the first of equals, at log-prob temperature 1',
     });
   }));
 
-describe('the state of a slot', () => {
+describe('slot state', () => {
   const V = 11;
   const logits = rng(2).normals(V);
   const best = logits.indexOf(Math.max(...logits));
   const greedy = { ...PLAIN, temperature: 0 };
 
-  test('advances: token, position, count; tokens are appended; a stop in any place and a full budget end it', () =>
+  test('token, position and count advance; tokens are appended; a stop token in any position and a full budget end the slot', () =>
     withGpu(async (gpu) => {
       const other = (best + 1) % V;
       const slots: Slot[] = [
@@ -231,7 +231,7 @@ describe('the state of a slot', () => {
       expect([...state.slice(20, 24)]).toEqual([best, 6, 1, 2]);
     }));
 
-  test('does not move once it is done', () =>
+  test('a finished slot does not change', () =>
     withGpu(async (gpu) => {
       const slots: Slot[] = [1, 2].map((done) => ({ key: [1, 1], control: PLAIN, state: [3, 8, 2, done] }));
       const { draw, read } = arrange(gpu, { logits, V, slots });

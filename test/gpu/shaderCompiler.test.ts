@@ -26,7 +26,7 @@ describe.each([...Object.entries(written), ...printedKernels([4, 20, 48, 64, 96,
   test.skipIf(!canRead(code))('compiles', async () => expect(await errorsOf(code)).toEqual([]));
 });
 
-test('what does not compile is reported', async () => {
+test('a compile error is reported', async () => {
   const [error] = await errorsOf('fn main() { let x: u32 = 1.5; }');
   expect(error).toMatch(/^1: /);
 });

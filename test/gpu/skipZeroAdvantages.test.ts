@@ -181,7 +181,7 @@ describe.each([
     },
   );
 
-  test('nothing to learn from: the optimizer steps all the same, bit for bit', async () => {
+  test('without any signal the optimizer still takes its step, bit for bit', async () => {
     const actor = { optim: { lr: 0.01, weightDecay: 0.1 } };
     // One real update, so that the moments are not 0.
     const first = configOf({}, actor, ofModel);
@@ -211,7 +211,7 @@ function lastTrained(s: number): number {
 }
 
 /** The everyday tests use the scripted engine, because the choice does not depend on the engine. --full uses gradients of the real one. */
-describe('which updates are whole', () => {
+describe('updates that use all samples', () => {
   let real: LocalEngine | undefined;
   let engine: TrainerEngine;
   beforeAll(async () => {

@@ -56,7 +56,7 @@ const FORMS: [string, Partial<EngineSpec>][] = [
 if (isFull) FORMS.push(['adapters', { lora }]);
 
 describe.each(FORMS)('two devices: %s', (_, form) => {
-  test('what is trained on one is drawn by on the other once it was brought there, as on one device', async ({
+  test('weights trained on one device are used on the other after a sync, with the results of one device', async ({
     skip,
   }) => {
     if (form.dtype && !(await offersHalves())) skip('this adapter has no shader-f16');
@@ -106,7 +106,7 @@ test.runIf(hasTime)(
   },
 );
 
-test('rollout goes on by the old weights while buckets arrive, and by the new ones from a token boundary on', async () => {
+test('rollout uses the old weights while buckets arrive, and the new ones from a token boundary', async () => {
   const { train: trainer, other } = await pairOf();
   const slow: WeightReceiver = {
     openReceive: (...args) => other.receiver!.openReceive(...args),
@@ -133,7 +133,7 @@ test('rollout goes on by the old weights while buckets arrive, and by the new on
   expect(drawn(await generate(rollout))).not.toEqual(before);
 });
 
-test('delta: buckets that were sent as they are do not travel again', async () => {
+test('delta: unchanged buckets are not sent again', async () => {
   const { train: trainer, other } = await pairOf();
   const engine = splitEngine(trainer, other, { bucketBytes: 1 << 10, content: 'delta' });
   const { checkpointEngine, model } = engine;
@@ -153,7 +153,7 @@ test('delta: buckets that were sent as they are do not travel again', async () =
   expect(await offPolicy(model, await generate(engine.rollout))).toBe(0);
 });
 
-test('a transfer that fails half-way leaves the old weights whole, and the next one brings everything', async () => {
+test('a failed transfer leaves the old weights intact, and the next one sends everything', async () => {
   const { train: trainer, other } = await pairOf();
   let fails = false;
   const receiver: WeightReceiver = {
@@ -215,7 +215,7 @@ test('buckets that are too few, or of another size, and weights of another model
   expect(() => splitEngine({} as LocalEngine, {} as LocalEngine, WHOLE)).toThrow('splitEngine takes two engines');
 });
 
-test('trainer.pipeline and trainer.placement say by which weights rollout draws', () => {
+test('trainer.pipeline and trainer.placement select the weights that rollout uses', () => {
   const configOf = (trainer: object, checkpointEngine: object = {}) =>
     resolveTrainConfig({ name: 'a', model: { path: 'x' }, trainer, rollout: { checkpointEngine } });
   const weightsOf = (trainer: object) => engineSizes(configOf(trainer)).rolloutWeights;
@@ -245,7 +245,7 @@ function workerOf(): Worker {
   return Object.assign(port2, { terminate }) as unknown as Worker;
 }
 
-test('two workers, and a copy in one, do what engines of this thread do', { timeout: 240_000 }, async () => {
+test('two workers, and a copy in one worker, give the results of engines in this thread', { timeout: 240_000 }, async () => {
   const { train: trainer, other } = await pairOf();
   const local = splitEngine(trainer, other, WHOLE);
   const specs = splitSpecs(specOf());

@@ -261,7 +261,7 @@ test('a loss that returns nothing but zeros leaves KL and entropy terms, and rep
   );
 });
 
-test('a row without WGSL has the gradient of the same row with it, sequence terms and KL included', async () => {
+test('a loss without WGSL has the gradient of the same loss with WGSL, including sequence terms and KL', async () => {
   for (const name of ['gspo', 'sapo'] as const) {
     const config = configOf({ name }, { klLossCoef: 0.1, entropyCoeff: 0.01 });
     const data = await offPolicySamples(config, 0.2);
@@ -357,7 +357,7 @@ async function watchedUpdate(groups: number, maxTokenLen: number) {
 
 const UPDATE = ['forwardBackward asked', 'forwardBackward answered', 'optimizerStep asked', 'optimizerStep answered'];
 
-test('whatever is prepared meanwhile, one update comes after the other', async () => {
+test('updates run one after another, whatever is prepared meanwhile', async () => {
   const { log, error } = await watchedUpdate(1, 1024);
   expect(error).toBeUndefined();
   expect(log).toEqual(Array<string[]>(PROMPTS).fill(UPDATE).flat());

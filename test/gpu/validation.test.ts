@@ -78,7 +78,7 @@ test('greedy answers cost no prefill of their own, and change no sampled one', a
   expect(both.prefill - sampled.prefill).toBeLessThanOrEqual(PROBLEMS);
 });
 
-test('done in parts, with a count, an evaluation is the same; ended on the way it rejects and can go on', async () => {
+test('an evaluation in parts gives the same result; an aborted one rejects and can be continued', async () => {
   const generation = { config: configOf({ n: 2 }), engine, task };
   const { 'timing_s/testing': _, ...whole } = (await validate(generation, { greedy: true })).metrics;
   const [counts, ending] = [[] as number[], new AbortController()];

@@ -102,7 +102,7 @@ async function draw(by: TensorMap, version: number): Promise<void> {
 }
 beforeEach(() => draw(weights[0], 0));
 
-test('honest samples with tools are accepted, and on one adapter each token is the very draw', async () => {
+test('honest samples with tools are accepted, and on one adapter each token matches exactly', async () => {
   const calls = honest.map(({ sample }) => sample.trajectory.numToolCalls);
   expect(Math.max(...calls)).toBeGreaterThan(1);
   const verdicts = await verifyAll(honest);
@@ -159,7 +159,7 @@ test('a forged sample does not stand in the way of the honest one', async () => 
   expect(await verifier.verify(sample, claim)).toMatchObject({ accepted: true });
 });
 
-test('samples of other weights, and of a version that nobody has', async () => {
+test('samples of other weights, and of an unknown version, are rejected', async () => {
   await draw(weights[1], 0); // the worker claims that they are version 0
   const forged = await samplesBy(engine.rollout, 4);
   // A short sample can have the right tokens by chance. Then only its log-probs are wrong.
@@ -205,7 +205,7 @@ function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   };
 }
 
-test('tokens of one sample by two versions of the weights, each checked by its own', async () => {
+test('tokens of one sample from two versions are each checked with their own version', async () => {
   const partial = await samplesBy(twoVersions(engine.rollout, 2 * n), 2);
   const versions = partial.map(({ sample }) => new Set(sample.trajectory.weightVersions));
   expect(versions.some((all) => all.has(0) && all.has(1))).toBe(true);

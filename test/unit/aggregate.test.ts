@@ -75,7 +75,7 @@ test('geo_mean averages over empty sequences too, and over the logs of importanc
   expect(klWeights[0][0]).toBeCloseTo(0.2, 12);
 });
 
-test('importance weights multiply, and cannot poison what is masked', () => {
+test('importance weights multiply, and do not affect masked tokens', () => {
   const isWeights = [
     [2, 3, NaN, 4],
     [NaN, NaN],

@@ -39,7 +39,7 @@ describe('trainBpe', () => {
     expect(JSON.stringify(first)).toBe(JSON.stringify(train(['the cat and the hat', 'the end'], 280, 5)));
   });
 
-  test('in pieces it is the same, and others have their turn after each text and each merge', async () => {
+  test('training in pieces gives the same result, and yields after each text and each merge', async () => {
     const texts = ['the cat and the hat', 'the end', 'then a hat ends'];
     const options = { vocabSize: 280, maxWords: 5, specialTokens: [{ content: '<eos>', special: true }] };
     let [turns, ended] = [0, false];

@@ -65,7 +65,7 @@ describe('calculator', () => {
     expect(compared).toBeGreaterThan(400);
   });
 
-  test('as a tool it reads the argument "expression", whatever it is', () => {
+  test('as a tool it reads the argument "expression", whatever its type', () => {
     const context = {
       sampleId: 's',
       problem: trainProblem(0, 1),

@@ -64,12 +64,12 @@ test('save, then load: the same checkpoint', async () => {
   expect(Object.keys(await loadCheckpoint(from(saved())))).toEqual(['config', 'sourceFiles', 'weights']);
 });
 
-test('a chat template in a file of its own', async () => {
+test('a chat template in a separate file', async () => {
   const files = saved({ 'chat_template.jinja': text('hello'), 'tokenizer_config.json': text('{"eos_token":"e"}') });
   expect((await loadCheckpoint(from(files))).tokenizerConfigJson).toEqual({ eos_token: 'e', chat_template: 'hello' });
 });
 
-describe('what stands beside the weights', () => {
+describe('files next to the weights', () => {
   /** Spaced and ordered as another program would. bos_token_id is null and eos_token_id a list on purpose. */
   const CONFIG_JSON = `{"model_type": "qwen2", "vocab_size": 13, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": true, "eos_token_id": [3, 4], "bos_token_id": null,
@@ -117,7 +117,7 @@ describe('what stands beside the weights', () => {
     expect(await refusal(source({ 'generation_config.json': json }))).toContain(message),
   );
 
-  test('is saved again byte for byte, and config.json keeps what is still true', async () => {
+  test('files are saved again byte for byte, and config.json keeps the keys that still hold', async () => {
     const checkpoint = await loadCheckpoint(from(source()));
     const files = saveCheckpoint(checkpoint, 'F16');
     for (const [name, content] of Object.entries(BESIDE)) expect(textOf(files, name), name).toBe(content);
@@ -134,7 +134,7 @@ describe('what stands beside the weights', () => {
     expect((await loadCheckpoint(from(files))).config).toEqual(checkpoint.config);
   });
 
-  test('beside an adapter too, but for config.json', async () => {
+  test('files are kept next to an adapter too, except config.json', async () => {
     const { weights: _, ...base } = await loadCheckpoint(from(source()));
     const adapter = { lora: { ...LORA }, tensors: new Map(), baseModel: 'org/base' };
     const trainer = { state: { step: 1, problems: 1, updates: 1 }, weights: new Map(), optimizer: new Map() };
@@ -172,7 +172,7 @@ describe('what stands beside the weights', () => {
     expect(json).not.toHaveProperty('bos_token_id');
   });
 
-  test('a second template in a file of its own is read, and saved with the first', async () => {
+  test('a second template in a separate file is read, and saved with the first', async () => {
     const files = source({ 'additional_chat_templates/tool_use.jinja': 'tools' });
     const checkpoint = await loadCheckpoint(from(files));
     const chat_template = [

@@ -67,7 +67,7 @@ function flip(path: string, at: number): void {
 const configOf = (trainer: object) =>
   resolveTrainConfig({ name: 'run', model: { path: 'x' }, trainer: { defaultLocalDir: root, ...trainer } });
 
-test('a damaged checkpoint is refused by file and by name; the newest whole one is taken, and it is said', async () => {
+test('a damaged checkpoint is refused by file and name; the newest intact one is used, with a message', async () => {
   for (const step of [1, 2, 3]) await save(step);
   flip(`${folderOf(3)}/optimizer.safetensors`, 200);
   rmSync(`${folderOf(2)}/trainer_state.json`);
@@ -93,7 +93,7 @@ test('a damaged checkpoint is refused by file and by name; the newest whole one 
   await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has another content/);
 });
 
-test('where no checkpoint is whole, a run does not begin again in its place', async () => {
+test('if no checkpoint is intact, a run does not restart in its place', async () => {
   await save(1);
   writeFileSync(`${folderOf(1)}/manifest.json`, '{"format": 1, "files": {}}');
   await expect(checkpointToResume(configOf({ resumeMode: 'auto' }))).rejects.toThrow(
@@ -101,7 +101,7 @@ test('where no checkpoint is whole, a run does not begin again in its place', as
   );
 });
 
-test('a file that was changed on purpose says what to do, and a folder without a manifest that it is not checked', async () => {
+test('the error for a changed file says what to do; a folder without a manifest is reported as unchecked', async () => {
   await save(1);
   const path = `${folderOf(1)}/config.json`;
   writeFileSync(
@@ -121,7 +121,7 @@ test('a file that was changed on purpose says what to do, and a folder without a
   ]);
 });
 
-test('what stands beside the weights is there again after merge and export, and in a checkpoint of training', async () => {
+test('files next to the weights are kept by merge, by export, and in checkpoints of training', async () => {
   const [source, out] = [join(root, 'source'), join(root, 'merged')];
   await writeCheckpoint(
     disk,
@@ -162,7 +162,7 @@ test('the same checkpoint is not written twice, and a damaged one is replaced', 
   expect(await newestCheckpoint(disk, run, 'trainer')).toBe(folderOf(1));
 });
 
-test('a folder that is replaced is there at every operation, and tidy ends what was begun', async () => {
+test('a replaced folder exists at every operation, and tidy finishes the replacement', async () => {
   const content = (value: string) =>
     new Map([
       ['a', value],
@@ -244,7 +244,7 @@ describe('errors of the disk', () => {
     }
   });
 
-  test('of the real disk: a file in place of a folder, a long name, a folder in place of a file', async () => {
+  test('errors of the real disk: a file instead of a folder, a long name, a folder instead of a file', async () => {
     writeFileSync(run, 'a file');
     await expect(disk.write(`${run}/checkpoints/x`, '')).rejects.toThrow(
       /^Cannot write .*: (a part of its path is a file|there is a file in its place)/,
@@ -255,7 +255,7 @@ describe('errors of the disk', () => {
     expect(readdirSync(root).sort()).toEqual(['folder', 'run']); // and no temporary files
   });
 
-  test('a full disk leaves no temporary, and what was there', async () => {
+  test('a full disk leaves no temporary files, and keeps the existing ones', async () => {
     await save(1);
     const before = readdirSync(`${run}/checkpoints`);
     for (let k = 0; k < 12; k++) {
@@ -269,7 +269,7 @@ describe('errors of the disk', () => {
     }
   });
 
-  test('a checkpoint that does not fit is refused before it is begun', async () => {
+  test('a checkpoint that does not fit is refused before it is written', async () => {
     const full = { ...disk, free: () => Promise.resolve(1000) };
     await expect(expectRoom(full, run, 3_000_000)).rejects.toThrow(
       /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there; free some, or/,
@@ -280,7 +280,7 @@ describe('errors of the disk', () => {
   });
 });
 
-test('a state is believed only where a run can have written it', () => {
+test('a state is accepted only if a run can have written it', () => {
   const parse = (state: object) => () => parseTrainerState(JSON.stringify(state), 'f', 8);
   const good = { step: 8, problems: 2, updates: 3 };
   const more = {
@@ -301,7 +301,7 @@ test('a state is believed only where a run can have written it', () => {
   expect(parse({ ...good, stpe: 1 })).toThrow('f: "stpe" is not known');
 });
 
-test('optimizer states that no optimizer has', () => {
+test('impossible optimizer states are refused', () => {
   const wrong = (edit: (tensors: ReturnType<typeof optimizer>) => void) => () => {
     const tensors = optimizer();
     edit(tensors);
@@ -320,7 +320,7 @@ test('optimizer states that no optimizer has', () => {
   );
 });
 
-test('states of parts that no part wrote', () => {
+test('impossible states of other parts are refused', () => {
   const sampler = new DifficultySampler(configOf({}), 4);
   sampler.restore([[3, 0.5]]);
   for (const state of [null, {}, [[4, 0]], [[0, null]], [[-1, 0]], [['0', 0]], [0]]) {
@@ -331,7 +331,7 @@ test('states of parts that no part wrote', () => {
     expect(() => new ReplayBuffer(2).restore(state)).toThrow(InputError);
 });
 
-test('every file damaged in every way: noticed, and the run folder unchanged', async () => {
+test('every kind of damage to every file is detected, and the run folder stays unchanged', async () => {
   const rows = await damage.run({ seed: 7, full: false, say: () => undefined });
   expect(rows.flatMap(({ failures }) => failures)).toEqual([]);
 }, 120_000);

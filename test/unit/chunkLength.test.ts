@@ -66,7 +66,7 @@ test.each(LOADS)('a full batch wastes less than 5% of its rows: %o', (load) => {
   expect(wasted).toBeLessThan(0.05);
 });
 
-test('where ends are rare, a token takes at most a tenth longer than with the best fixed number of steps', () => {
+test('if ends are rare, a token takes at most a tenth longer than with the best fixed number of steps', () => {
   for (const hostMs of [1, 5, 20]) {
     const load = { stepMs: 5, hostMs, endRate: 0.0005 };
     const fixed = Array.from({ length: 32 }, (_, i) => simulate(load, i + 1).msPerToken);
@@ -99,7 +99,7 @@ test('the more sequences end, the fewer steps; at least one, however many end', 
   expect(steps[0]).toBeGreaterThan(10);
 });
 
-test('limits are known beforehand: no 5% of the rows are past them, whatever the wait', () => {
+test('limits are known in advance, so less than 5% of the rows exceed them, however long the wait', () => {
   for (const passInFlight of [false, true]) {
     const chunk = seen({ stepMs: 1, hostMs: 50, endRate: 0.0001 });
     for (const left of [far(SEQUENCES, 3), [...far(90), ...far(10, 1)], [1, 40, 40], [2]]) {
@@ -112,7 +112,7 @@ test('limits are known beforehand: no 5% of the rows are past them, whatever the
   }
 });
 
-test('few sequences at the end of a training step may waste more of themselves, but no step past their limits', () => {
+test('the last few sequences of a training step can waste more rows, but no step beyond their limits', () => {
   const chunk = seen({ stepMs: 1, hostMs: 2, endRate: 0.1 });
   expect(chunk.next(far(5))).toBeGreaterThan(chunk.next(far()));
   expect(chunk.next(far(5, 2))).toBe(2);
@@ -127,14 +127,14 @@ test('with a pass in flight a chunk covers the wait for the host, and is no long
   }
 });
 
-test('with a pass in flight an end wastes what is left of its chunk and the next one: together less than 5% of a full batch', () => {
+test('with a pass in flight an end wastes the rest of its chunk and the next one, together less than 5% of a full batch', () => {
   for (const endRate of [0.001, 0.004, 0.01]) {
     const steps = seen({ stepMs: 1, hostMs: 30, endRate }).next(far(), true);
     expect(endRate * ((steps - 1) / 2 + steps)).toBeLessThan(0.05);
   }
 });
 
-test('starting ahead pays for short steps, for long waits and for few ends, and less beside a software adapter', () => {
+test('starting ahead pays for short steps, long waits and few ends, and less on a software adapter', () => {
   const pays = (load: Partial<Load>, isSoftware = false) =>
     seen({ stepMs: 10, hostMs: 3, endRate: 0.1, ...load }).paysToStartAhead(isSoftware);
   const flips = (answers: boolean[]) => [

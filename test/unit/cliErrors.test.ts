@@ -54,7 +54,7 @@ test('no config at all', () => refused(['train'], /^Which config\? /));
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
 
-test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', async () => {
+test('a path to resume from that is missing, empty, or not a checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
   await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
   await refused(
@@ -105,7 +105,7 @@ test('a checkpoint whose tensors do not fit its config names the tensor', async 
   await refused(['train', CONFIG, `model.path=${path}`], /tensor "model\.layers\.0\.mlp\.\w+\.weight" has shape/);
 });
 
-test('a checkpoint that is cut short', async () => {
+test('a truncated checkpoint', async () => {
   const path = checkpoint('c');
   const bytes = readFileSync(join(path, 'model.safetensors'));
   writeFileSync(join(path, 'model.safetensors'), bytes.subarray(0, bytes.length - 100));
@@ -117,7 +117,7 @@ test('a tokenizer with more tokens than the model has rows', async () => {
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 
-test('a prompt longer than the limit, before anything is made', () =>
+test('a prompt longer than the limit is refused before anything is created', () =>
   refused(
     ['train', CONFIG, 'data.maxPromptLength=24'],
     /^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /,
@@ -132,7 +132,7 @@ function withoutAdapter(script: string, ...args: string[]) {
 }
 
 // Only Vulkan reads the variable; on other systems a GPU is found anyway.
-test.runIf(process.platform === 'linux')('a driver that is not there', async () => {
+test.runIf(process.platform === 'linux')('a missing driver', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
   expect(status).toBe(2);
@@ -167,10 +167,10 @@ test('help and version', async () => {
   ]);
 });
 
-test('a word for robustness that is none', () =>
+test('an invalid value for robustness', () =>
   refused(['train', CONFIG], /^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./, { WEBGRPO_ROBUSTNESS: 'no' }));
 
-test('a result for programs stands alone on standard output', async () => {
+test('a result for programs is the only text on standard output', async () => {
   const { status, stdout } = await webgrpo(['config', 'trainer', '--json']);
   expect(status).toBe(0);
   expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');

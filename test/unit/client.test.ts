@@ -93,7 +93,7 @@ describe('completions', () => {
     expect(prompt).toEqual([...rollout.requests[0].contextIds]);
   });
 
-  test('a stream says the same in chunks, calls apart from content', async () => {
+  test('a stream has the same content in chunks, with calls separate from content', async () => {
     const { trainer, rollout } = talkingRun();
     rollout.says = () => `Let me see.\n${CALL}`;
     const params = { messages: QUESTION, tools: TOOLS, stream: true, stream_options: { include_usage: true } } as const;
@@ -110,7 +110,7 @@ describe('completions', () => {
   });
 });
 
-describe('what a call goes on from', () => {
+describe('what a call continues', () => {
   const again = async (change: (reply: MessageShape) => MessageShape[]) => {
     const run = talkingRun();
     const client = run.trainer.client();
@@ -119,7 +119,7 @@ describe('what a call goes on from', () => {
     return { ...run, client, rows: client.trajectory.rows() };
   };
 
-  test('the tokens of the reply, which are not encoded again', async () => {
+  test('a call continues the tokens of the reply, which are not encoded again', async () => {
     const { rows, rollout } = await again((reply) => [...QUESTION, reply, { role: 'user', content: 'Sure?' }]);
     const [first, second] = rollout.requests;
     const said = [...tokenizer.encode('Four.'), tokenizer.eosTokenIds[0]];
@@ -132,7 +132,7 @@ describe('what a call goes on from', () => {
     mask.forEach((m, t) => expect(logProbs[t] < 0).toBe(m === 1));
   });
 
-  test('tool outputs go on from the call, whose arguments may be written anew', async () => {
+  test('tool outputs continue after the call, even if the client serialises its arguments differently', async () => {
     const { trainer, rollout } = talkingRun();
     rollout.says = ({ contextIds }) => (tokenizer.decode(contextIds).includes('<tool_call>') ? '4' : CALL);
     const client = trainer.client();
@@ -148,7 +148,7 @@ describe('what a call goes on from', () => {
     expect(client.trajectory.rows()).toHaveLength(1);
   });
 
-  test('tool outputs that the template leaves out are refused, others of it are not', async () => {
+  test('tool outputs that the template drops are refused, and others accepted', async () => {
     const turn = "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}";
     const chatTemplate = `{% for m in messages %}{% if m.role != 'tool' %}${turn}{% endif %}{% endfor %}`;
     const own = new ChatTokenizer(tokenizerJson, { eos_token: '<|im_end|>', chat_template: chatTemplate });
@@ -193,7 +193,7 @@ describe('what a call goes on from', () => {
     await trainer.close();
   });
 
-  test('other tools are a fork', async () => {
+  test('a call with other tools is a fork', async () => {
     const { trainer } = talkingRun();
     const client = trainer.client();
     const { choices } = await client.chat.completions.create({ messages: QUESTION, tools: TOOLS });
@@ -202,7 +202,7 @@ describe('what a call goes on from', () => {
     expect(client.trajectory.rows()).toHaveLength(2);
   });
 
-  test('an earlier reply that has gone on already shares its tokens as context', async () => {
+  test("a fork from an earlier reply shares the reply's tokens as context", async () => {
     const { client, rollout, rows } = await again((reply) => [...QUESTION, reply, { role: 'user', content: 'Sure?' }]);
     expect(rows).toHaveLength(1);
     const reply: MessageShape = { role: 'assistant', content: 'Four.' };
@@ -214,7 +214,7 @@ describe('what a call goes on from', () => {
     expect(rollout.requests[2].promptLength).toBe(rollout.requests[0].promptLength);
   });
 
-  test('a template that drops thoughts of earlier turns does not go on from them', async () => {
+  test('with a template that drops thoughts of earlier turns, calls do not continue them', async () => {
     const chatTemplate =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] if m.role == 'assistant' else m.content }}<|im_end|>\n" +
       '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
@@ -237,7 +237,7 @@ describe('what a call goes on from', () => {
     }
   });
 
-  test('two calls at once, one of them a fork', async () => {
+  test('of two concurrent calls one is a fork', async () => {
     const { trainer, rollout } = talkingRun();
     rollout.waits = () => true;
     const client = trainer.client();
@@ -263,7 +263,7 @@ test('rewards of turns are given in the order of the calls, also if one of them 
   expect(client.trajectory.result?.turns).toEqual([1, 4, 2]);
 });
 
-test('rows of a trajectory laid end to end: one reward, every drawn token once', async () => {
+test('rows of a trajectory have one reward, and every sampled token once', async () => {
   const { trainer } = talkingRun();
   const rewarded = async (calls: number) => {
     const client = trainer.client({ group: 'g' });
@@ -335,7 +335,7 @@ describe('a checkpoint', () => {
     return { ...run, state, open: open.trajectory, end };
   }
 
-  test('has open episodes and those that wait: they go on from their tokens', async () => {
+  test('a checkpoint contains open and waiting episodes, which continue from their tokens', async () => {
     const { trainer, rollout, state, open, end } = await savedRun();
     const later = talkingRun({ limits: { outlives: true } });
     later.trainer.groups.restore(state, { vocabSize });
@@ -365,7 +365,7 @@ describe('a checkpoint', () => {
     await Promise.all([end(), later.trainer.close()]);
   });
 
-  test('whose open clients are in a process that is gone: they are given up and counted, what has its reward stays', async () => {
+  test('open episodes of an ended process are dropped and counted, and rewarded ones stay', async () => {
     const { state, end } = await savedRun();
     const later = talkingRun();
     later.trainer.groups.restore(state, { vocabSize });
@@ -376,7 +376,7 @@ describe('a checkpoint', () => {
     await Promise.all([end(), later.trainer.close()]);
   });
 
-  test('of a run that goes on takes nothing from it, and what was trained since comes back', async () => {
+  test('restoring in a running process keeps its episodes, and restores those that were trained since', async () => {
     const { trainer, state, end } = await savedRun();
     const { groups } = trainer;
     await groups.generate(1);
@@ -429,7 +429,7 @@ describe('a lost device', () => {
     }
   };
 
-  test('ends calls in flight and the wait for a step; the fresh one has every episode once, and later calls', async () => {
+  test('a loss ends calls in flight and the wait for a step; the new device has every episode once, and later calls', async () => {
     const run = talkingRun({ limits: { outlives: true } });
     const { groups } = run.trainer;
     const old = run.engine;
@@ -470,7 +470,7 @@ describe('a lost device', () => {
     expect(fresh.rollout.held.size).toBe(0);
   });
 
-  test('that no other follows ends calls that wait', async () => {
+  test('a loss without a new device ends waiting calls', async () => {
     const run = talkingRun({ limits: { outlives: true } });
     run.trainer.groups.handleDeviceLoss(run.engine, gone);
     const waits = run.trainer.client().chat.completions.create({ messages: QUESTION });

@@ -7,7 +7,7 @@ import { Pipelines } from '../../src/gpu/pipelines.ts';
 
 vi.stubGlobal('GPUShaderStage', { COMPUTE: 4 });
 
-test('what others stand in for is awaited at no moment of its compilation', async () => {
+test('a pipeline that others replace is never awaited while it compiles', async () => {
   let compiled!: (pipeline: object) => void;
   const device = {
     ...{ createShaderModule: () => ({}), createPipelineLayout: () => ({}), createBindGroupLayout: () => ({}) },

@@ -66,7 +66,7 @@ test.each(['', 'algorithm: { name: dapo }', 'algorithm: { name: sapo }', 'algori
   },
 );
 
-test('the algorithm sets what the user does not', () => {
+test('the algorithm sets the keys that the user does not', () => {
   expect(parse(`${MINIMAL}algorithm: { name: dapo }`).actor.clipRatioHigh).toBe(0.28);
   expect(parse(`${MINIMAL}algorithm: { name: dapo }`).algorithm.filterGroups.enable).toBe(true);
   expect(parse(`${MINIMAL}algorithm: { name: dapo }`, 'actor.clipRatioHigh=0.3').actor.clipRatioHigh).toBe(0.3);
@@ -159,7 +159,7 @@ test.each([
   expect(message).not.toContain('\n');
 });
 
-test('an override sets nothing on objects elsewhere', () => {
+test('an override changes no other object', () => {
   expect(() => parse(MINIMAL, 'actor.__proto__.polluted=1')).toThrow(InputError);
   expect(() => parse(`${MINIMAL}actor: { __proto__: { polluted: 1 } }`)).toThrow(InputError);
   expect({}).not.toHaveProperty('polluted');
@@ -261,7 +261,7 @@ test('nothing that is read changes what every object inherits', () => {
   );
 });
 
-test('text that is not a config says so', () => {
+test('text that is not a config is refused with a clear message', () => {
   expect(sentence(() => parse('name: [1'))).toContain('t.yaml is not YAML:');
   expect(sentence(() => parse('- 1'))).toContain('must hold "key: value" lines, but holds [1]');
   expect(sentence(() => parse('name: x'))).toContain('"model" is missing');
@@ -333,7 +333,7 @@ test('sizes of a supervised run', () => {
   );
 });
 
-test('rollout correction: open keys are closed, and thresholds are read before anything runs', () => {
+test('rollout correction: unknown keys are refused, and thresholds are parsed before anything runs', () => {
   const of = (...overrides: string[]) => correctionSettings(parse(MINIMAL, ...overrides));
   const key = (text: string) => `algorithm.rolloutCorrection.${text}`;
   expect(of()).toMatchObject({ bypassMode: true, rolloutIs: 'none', rolloutRs: '', offPolicyMaskThreshold: Infinity });

@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { printedInputs } from '../../scripts/lib/printedInputs.ts';
 
-test('a key says reason, range, unit and default', () => {
+test("a key's comment has reason, range, unit and default", () => {
   expect(printedInputs()).toContain(
     '/** Everything after the prompt, tool output included. Allowed: integer >= 1 (tokens). Default: 160. */\n  maxResponseLength?: number | undefined;',
   );

@@ -35,7 +35,7 @@ test('every sampling setting has a flag; without flags nothing is cut, penalised
   });
 });
 
-test('flags out of range are refused in a sentence', () => {
+test('flags out of range are refused with one error message', () => {
   expect(() => read('--top-p', '0')).toThrow(/^--top-p is "0"; allowed: a number from 0.000001 to 1\.$/);
   expect(() => read('--top-k', '1.5')).toThrow(/^--top-k is 1.5; allowed: a whole number from 0 to/);
   expect(() => read('--logit-bias', 'x=1')).toThrow(/^--logit-bias is "x=1"; allowed: a token id from 0 to \d+, "=", /);
@@ -44,7 +44,7 @@ test('flags out of range are refused in a sentence', () => {
   expect(() => read('--min-new-tokens', '200')).toThrow(/allowed: a number from 0 to 160/);
 });
 
-test('of a text, what may begin a stop string is held back', () => {
+test('the part of a text that can start a stop string is held back', () => {
   expect(heldBack('the answer</an', ['</answer>', 'x'])).toBe(4);
   expect(heldBack('the answer', ['</answer>'])).toBe(0);
   expect(heldBack('aab', ['aabc', 'b'])).toBe(3);
@@ -78,7 +78,7 @@ function conversationThatSays(turns: string[], stop: string[] = [], contextLengt
   return { conversation, server, pieces, answer };
 }
 
-test('a chat goes on from its own cache, turn by turn, and its text comes in pieces', async () => {
+test('a chat continues from its own cache, turn by turn, and its text arrives in pieces', async () => {
   const { conversation, server, pieces, answer } = conversationThatSays(['It is 2.', 'And 3 + 4 is 7.', 'Yes.'], ['4']);
   expect(await answer()).toMatchObject({ text: 'It is 2.', stopReason: 'stop' });
   expect(pieces.filter((piece) => piece !== '').length).toBeGreaterThan(1);
@@ -95,7 +95,7 @@ test('a chat goes on from its own cache, turn by turn, and its text comes in pie
   conversation.close();
 });
 
-test('a chat that is full takes no further message', async () => {
+test('a full chat accepts no more messages', async () => {
   const { conversation, answer } = conversationThatSays(['one two three four five six seven eight nine'], [], 60);
   await answer();
   const { room } = conversation;

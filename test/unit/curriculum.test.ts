@@ -63,7 +63,7 @@ function trainerOf(trainer: object = {}) {
   return { grpo, seen, checkpoints };
 }
 
-test('a run that draws by difficulty, of a task that moves by its rewards, goes on from a checkpoint as if nothing had happened', async () => {
+test('a run that samples by difficulty, on a task that adapts to rewards, resumes exactly from a checkpoint', async () => {
   const first = trainerOf({ saveFreq: 2 });
   await first.grpo.fit();
   const again = trainerOf();
@@ -88,7 +88,7 @@ test('a checkpoint is due once saveMinutes have passed, 0 is never', async () =>
   expect(never.checkpoints).toEqual([]);
 });
 
-test('held-out sets have metrics of their own; a metric that is good enough ends the run with an evaluation', async () => {
+test('held-out sets have separate metrics; a metric that is good enough ends the run with an evaluation', async () => {
   const { grpo } = trainerOf({ stopWhen: { metric: 'response_length/mean', atLeast: 0 } });
   const { state, history, reached, stopped } = await grpo.fit();
   expect([state.step, stopped, history.length]).toEqual([1, false, 1]);

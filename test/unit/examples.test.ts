@@ -38,7 +38,7 @@ describe('examples', () => {
     for (const [file, count] of told) expect([file, linesOf(readFileSync(file, 'utf8'))]).toEqual([file, count]);
   });
 
-  test('a document quotes no file that is not there', () => {
+  test('documents quote only existing files', () => {
     expect([...quoted.keys()].filter((name) => !files.includes(name))).toEqual([]);
   });
 });

@@ -145,7 +145,7 @@ test.each([
   expect(verls(run)).toBeCloseTo(ours(run), 7);
 });
 
-test('what TRL cannot say is listed, not dropped', () => {
+test('settings that TRL lacks are listed, not dropped', () => {
   const lost = (...overrides: string[]) => trlRun(config(...overrides)).notCarried.join('\n');
   expect(lost('actor.klLossCoef=0.1', 'actor.klLossType=k2')).toContain('actor.klLossType k2');
   expect(lost('rollout.presencePenalty=0.5')).toContain('rollout.presencePenalty 0.5: TRL has no such setting.');

@@ -94,7 +94,7 @@ describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', ()
           if (key.endsWith(end)) expect(names, `${key}=${String(value)}`).toContain(String(value).replace(/\+$/, ''));
   });
 
-  test('the reward is found as verl finds it, and takes what its reward manager gives', () => {
+  test('verl finds the reward function, and its reward manager can call it', () => {
     const code = `
 import importlib.util, inspect, sys, ast, os
 root, folder = sys.argv[1:3]
@@ -146,7 +146,7 @@ print(asyncio.run(run()))`;
     );
   });
 
-  test('the side of a long tool answer that goes is named as ours is', () => {
+  test('verl truncates long tool outputs on the same side as ours', () => {
     const source = read('experimental/agent_loop/tool_agent_loop.py');
     expect(source).toMatch(/side == "left":\s+tool_response_text = "\(truncated\)\.\.\." \+ tool_response_text\[-self/);
     const { overrides } = verlRun(config('rollout.multiTurn.toolResponseTruncateSide=right'), '$HERE');
@@ -246,7 +246,7 @@ print("IDS" + json.dumps(ids))`;
 describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --full)', () => {
   const none = 'no Python with TRL: set TRL_PYTHON, or see CONTRIBUTING.md';
 
-  test('the prompts that it and verl make of exported runs are the stored ones', async (context) => {
+  test('the prompts of TRL and verl for exported runs are the stored ones', async (context) => {
     const trlAt = trlPython();
     if (!trlAt) return context.skip(none);
     const runs: [key: string, run: Awaited<ReturnType<typeof exported>>][] = [];
@@ -262,7 +262,7 @@ describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --fu
     expect(found).toEqual(JSON.parse(readFileSync(FIXTURE, 'utf8')));
   }, 600_000);
 
-  test('it starts the default run, and two updates have our rewards', async (context) => {
+  test('TRL starts the default run, and two updates have our rewards', async (context) => {
     const trlAt = trlPython();
     if (!trlAt) return context.skip(none);
     const { out: folder } = await exported('trl', 'two updates', []);

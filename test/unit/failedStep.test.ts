@@ -121,7 +121,7 @@ const CASES: Record<string, Case> = {
 };
 
 describe.each(Object.entries(CASES))('%s', (_, { at, options = {}, settings }) => {
-  test('the next step is what it would have been', async () => {
+  test('the step after a failure is the same as without it', async () => {
     untilFault = Infinity;
     const undisturbed = await twoSteps(await fresh(options, settings));
     const trainer = await fresh(options, settings);
@@ -132,7 +132,7 @@ describe.each(Object.entries(CASES))('%s', (_, { at, options = {}, settings }) =
   });
 });
 
-test('an evaluation that fails, and one after it', async () => {
+test('an evaluation works after one that failed', async () => {
   untilFault = Infinity;
   const trainer = await fresh({ task: failingReward });
   const { 'timing_s/testing': _, ...accuracy } = await trainer.validate({ greedy: true });

@@ -233,7 +233,7 @@ test.each<RolloutOptions>([
   },
 );
 
-test('a run that is aborted: every sample ends as aborted or as it was, every slot is free', async () => {
+test('in an aborted run every sample ends as aborted or keeps its end, and every slot is free', async () => {
   const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
   const controller = new AbortController();
   const running = Array.from({ length: 200 }, (_, i) => runSample(engine, i, 0.3, controller));

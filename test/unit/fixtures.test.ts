@@ -91,7 +91,7 @@ function makeGoldens({ config, weights }: ModelCheckpoint) {
   };
 }
 
-test.runIf(process.env['UPDATE_FIXTURES'])('write the fixtures', () => {
+test.runIf(process.env['UPDATE_FIXTURES'])('writes the fixtures', () => {
   for (const [name, json] of Object.entries(CONFIGS)) {
     mkdirSync(`test/fixtures/${name}`, { recursive: true });
     const checkpoint = makeCheckpoint(json);

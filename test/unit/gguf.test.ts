@@ -133,7 +133,7 @@ describe("read back by Hugging Face's reader", () => {
     expect(types.slice(25, 30)).toEqual([1, 1, 3, 4, 5]);
   });
 
-  test('further end tokens, and templates by name', async () => {
+  test('more end tokens, and named templates', async () => {
     const model = modelOf({ ...MODELS.llama, eosTokenIds: [27, 28, 5] });
     const chat_template = Object.entries({ default: 'd', tool_use: 't' }).map(([name, template]) => ({
       name,
@@ -150,7 +150,7 @@ describe("read back by Hugging Face's reader", () => {
     });
   });
 
-  test('every tensor once, its dims from the inside out, at a multiple of 32', async () => {
+  test('every tensor occurs once, with reversed dims, at a multiple of 32', async () => {
     const model = modelOf(MODELS['llama with biases and a head']);
     const { tensorInfos, values } = await readBack(ggufModel({ name: '', type: 'F32' }, model).bytes);
     expect(tensorInfos).toHaveLength(model.weights.size);
@@ -185,7 +185,7 @@ describe("read back by Hugging Face's reader", () => {
     }
   });
 
-  test('what cannot be written is one sentence', () => {
+  test('a model that cannot be written ends in one error message', () => {
     const tensor = { name: 't', shape: [2, 33], type: 'Q8_0' as const, data: new Float32Array(66) };
     expect(() => writeGguf(new Map(), [tensor])).toThrow(InputError);
     const model = modelOf(MODELS.llama);

@@ -160,7 +160,7 @@ test('caches that are kept, contexts that are half computed: each row lies there
   for (const weights of seen) expect(weights).toEqual([...weights].sort((a, b) => a - b));
 });
 
-test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', async () => {
+test('with lengths from 1 to 20, at least 90% of the slots are in use until the last tenth, and less than 5% of the rows are wasted', async () => {
   const { server } = serverOf();
   const r = rng(21);
   const lengths = Array.from({ length: 400 }, () => 4 * (1 + Math.floor(20 * r.uniform())));
