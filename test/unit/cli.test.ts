@@ -183,9 +183,10 @@ test('docs/reference/from-trl-verl.md is the table that export and hints read', 
 });
 
 test('docs/reference/config.md equals the text of the schemas', () => {
-  expect(readFileSync('docs/reference/config.md', 'utf8'), 'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md').toBe(
-    configMarkdown(),
-  );
+  expect(
+    readFileSync('docs/reference/config.md', 'utf8'),
+    'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md',
+  ).toBe(configMarkdown());
   expect(configText('actor.optim').keys.map(({ path }) => path)).toContain('actor.optim.lr');
   expect(() => configText('optimizer')).toThrow(
     /The config has no part "optimizer"; there are train, sft, name, engine/,

@@ -83,7 +83,7 @@ async function saved() {
   return throughFile(await record.save(drawn));
 }
 
-test('a loop that is started again gets what it had received, and the engine the rest of its turn', async () => {
+test('a restarted loop receives its earlier results again, and the engine generates only the rest of its turn', async () => {
   const whole = await start(new SampleRecord(), ['One.', 'Two.']);
   const state = await saved();
   expect(state.received).toHaveLength(2);
@@ -97,7 +97,7 @@ test('a loop that is started again gets what it had received, and the engine the
   expect(calls).toEqual(['plain', 'saving', 'plain']);
 });
 
-test('a loop that asks for something else goes on from there by itself', async () => {
+test('a restarted loop that makes other requests continues without the record', async () => {
   const state = await saved();
   word = 'another word';
   try {
@@ -113,7 +113,7 @@ test('a loop that asks for something else goes on from there by itself', async (
   }
 });
 
-test('a sample that has ended keeps its reward, and its tools are left alone', async () => {
+test('an ended sample keeps its reward, and its tools are not called', async () => {
   const record = new SampleRecord();
   const whole = await start(record, ['One.', 'Two.']);
   record.scored({ score: NaN, acc: 1 });
@@ -125,7 +125,7 @@ test('a sample that has ended keeps its reward, and its tools are left alone', a
   expect([engine.requests, calls]).toEqual([[], []]);
 });
 
-test('a tool that cannot restore its state says so in one sentence', async () => {
+test('a tool that cannot restore its state ends in one error message', async () => {
   const state = await saved();
   const broken = { ...saving, restore: () => Promise.reject(new Error('no such file')) };
   await expect(
@@ -136,7 +136,7 @@ test('a tool that cannot restore its state says so in one sentence', async () =>
   );
 });
 
-test('samples that go on are let go in their order, and without those that do not come', async () => {
+test('resumed samples start in their order, and do not wait for missing ones', async () => {
   const line = new StartLine();
   const turn = { asked: 0, drawn };
   const [a, b, c] = [0, 1, 2].map(() => new SampleRecord({ received: [], turn }, line));

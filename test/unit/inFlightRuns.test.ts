@@ -161,7 +161,7 @@ interface Saved {
 const inFlight = ({ state }: Checkpoint) =>
   ((state.parts?.['inFlight'] ?? []) as Saved[]).flatMap(({ samples }) => samples);
 
-test('a run gone on with from a checkpoint with samples in flight is the unbroken one', async () => {
+test('a run resumed from a checkpoint with samples in flight equals the undisturbed run', async () => {
   const whole = await run();
   expect(whole.checkpoints).toHaveLength(5);
   // The situation that the test is about exists: started turns, answered tools and their states, and after an evaluation finished samples.

@@ -80,7 +80,7 @@ test('the example of docs/guides/tasks.md trains, its rewards from 0 to 1', asyn
   expect(rewards.every((reward) => reward >= 0 && reward <= 1)).toBe(true);
 });
 
-test('what is there stays as it is, but an empty folder is filled', async () => {
+test('existing files stay unchanged, but an empty folder is filled', async () => {
   mkdirSync(join(root, 'held'));
   writeFileSync(join(root, 'held', 'mine.txt'), 'x');
   writeFileSync(join(root, 'file'), 'x');
@@ -110,7 +110,7 @@ test('an unknown template names the nearest', async () => {
   await expect(write('x', '__proto__')).rejects.toThrow(/--template is "__proto__"/);
 });
 
-test('a folder that cannot be written ends in a sentence, with nothing half-written', async () => {
+test('a folder that cannot be written ends in an error, with no partial files', async () => {
   for (const at of [0, 2]) {
     let opened = 0;
     const refusing = diskFiles({

@@ -50,7 +50,7 @@ test.each([
   expect(ended).toEqual({ status: null, signal, said: `stop. once. exit ${code}. `, stderr: '' });
 });
 
-test('while nothing is worth saving the first ends the process', () => {
+test('while there is nothing to save, the first signal ends the process', () => {
   const ended = run(`
     const done = onInterrupt(() => say('stop'));
     done();

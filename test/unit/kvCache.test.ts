@@ -4,7 +4,7 @@ import { PrefixCache } from '../../src/rollout/server/kvCache.ts';
 
 const prompt = (first: number) => Uint32Array.of(first, 7);
 
-test('the unused prefix that was used longest ago makes room; one in use never does', () => {
+test('the least recently used prefix is evicted; one in use never is', () => {
   const cache = new PrefixCache(3, 8);
   const [a, b, c] = [1, 2, 3].map((first) => cache.acquire(prompt(first))!);
   expect(cache.acquire(prompt(4))).toBeUndefined();

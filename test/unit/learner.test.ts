@@ -77,7 +77,7 @@ const FAULTS: Fault[] = [
 ];
 
 describe('rows', () => {
-  test('come through as they are, and share a prompt where neighbours have the same one', () => {
+  test('rows pass unchanged, and share a prompt if adjacent rows have the same one', () => {
     fc.assert(
       fc.property(rowsOf, (rows) => {
         const twice = rows.flatMap((row) => [row, row]);
@@ -136,7 +136,7 @@ describe('rows', () => {
   });
 });
 
-test('calls that go alone wait for all before them, and those side by side for none of their kind', async () => {
+test('calls that run alone wait for all earlier ones, and concurrent calls only for those that run alone', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.tuple(fc.boolean(), fc.nat(3), fc.boolean()), { maxLength: 12 }), async (calls) => {
       const turns = new Turns();

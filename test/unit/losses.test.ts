@@ -131,7 +131,7 @@ describe.each(MODES)('%s', (mode) => {
     expect(Object.values(metrics).every((m) => m === 0)).toBe(true);
   });
 
-  test('ratios far out: finite, whatever lies under the mask', () => {
+  test('extreme ratios give finite results, whatever the values of masked tokens', () => {
     const samples = randomSamples(9, 0.1);
     samples[0].oldLogp[0] -= 300;
     samples[2].logp[0] -= 300;
@@ -142,7 +142,7 @@ describe.each(MODES)('%s', (mode) => {
   });
 });
 
-describe('by hand', () => {
+describe('values computed by hand', () => {
   const one = (spec: PolicyLossSpec, logRatio: number, a: number) =>
     computePolicyLoss(spec, {
       logp: [-1],
@@ -216,7 +216,7 @@ describe('by hand', () => {
     expect(pick(0.5)).toEqual([1, 0, 0, 1, 0]);
   });
 
-  test('clip-cov takes tokens within its bounds out, unless the clip has them', () => {
+  test('clip-cov removes tokens within its bounds, unless the clip applies to them', () => {
     const spec = recipeSpec('clip_cov', { clipCovRatio: 1, clipCovLb: 1, clipCovUb: 3 });
     const pick = (rows: LossRows, numbers = spec.numbers) => Array.from(POLICY_LOSSES.clip_cov.select!(numbers, rows));
     expect(pick(covRows)).toEqual([1, 0, 0, 0, 0]);

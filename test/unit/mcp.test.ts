@@ -163,7 +163,7 @@ async function serve(kind: string, port = 20_000 + Math.floor(Math.random() * 20
 }
 
 describe('a server that misbehaves', () => {
-  test('dies in a call: an error text, the next call has a new process; after three in a row it is given up', async () => {
+  test('dies in a call: an error text, and the next call starts a new process; after three in a row no more', async () => {
     const mcp = await fault('dies');
     expect(mcp.text).toBe('Error: the MCP server "node" closed the connection before it answered');
     expect(mcp.trajectory).toMatchObject({ numToolErrors: 1, stopReason: 'completed' });
@@ -173,7 +173,7 @@ describe('a server that misbehaves', () => {
     expect(mcp.stats).toMatchObject({ calls: 6, errors: 5, lost: 4, reconnects: 3 });
   });
 
-  test('dies in the calls of eight samples at once: each reads so, and it goes on', async () => {
+  test('dies in the calls of eight samples: each reads an error text, and a new process starts', async () => {
     const mcp = await open(hostile('dies in the eighth'));
     const eight = await Promise.all(Array.from({ length: 8 }, () => callOnce(mcp.tools, 'fault')));
     expect(new Set(eight.map(({ text }) => text)).size).toBe(1);
@@ -192,7 +192,7 @@ describe('a server that misbehaves', () => {
     expect(mcp.stats).toMatchObject({ errors: 0, lost: 1, reconnects: 1 });
   });
 
-  test('hangs in a call: the time limit; it is told, its late answer is nobody’s', async () => {
+  test('hangs in a call: the time limit ends it, the server is notified, and its late answer is ignored', async () => {
     const file = join(folder, 'cancelled');
     const mcp = await open(hostile('hangs', file), { timeoutMs: LIMIT.timeoutMs });
     const passLimit = holdTimers(LIMIT.timeoutMs);
@@ -238,7 +238,7 @@ describe('a server that misbehaves', () => {
     },
   );
 
-  test('prints rubbish: left out and counted', async () => {
+  test('prints invalid lines: they are skipped and counted', async () => {
     const mcp = await fault('rubbish');
     expect(mcp.text).toBe('well');
     expect(mcp.stats.badMessages).toBe(4);
@@ -254,7 +254,7 @@ describe('a server that misbehaves', () => {
     expect(asks.text).toBe('asked');
   });
 
-  test('its errors are error texts, what it sends beside text is named', async () => {
+  test('its errors become error texts, and content other than text is described', async () => {
     expect((await fault('fails')).text).toBe('Error: it failed');
     const refused = await fault('refuses');
     expect(refused.text).toBe('Error: x must be a number');
@@ -280,7 +280,7 @@ describe('a server that misbehaves', () => {
     );
   });
 
-  test('names that no call could carry, taken ones, tools without a name or an object', async () => {
+  test('lists invalid or duplicate names, and tools without a name or an object', async () => {
     const { tools, notes } = await open(hostile('names'), { name: 'odd' });
     expect(tools.map(({ name }) => name)).toEqual(['echo', 'count', 'fault', 'a_b_c', 'x'.repeat(64), 'noSchema']);
     expect(notes).toEqual([
@@ -380,7 +380,7 @@ describe('a server over HTTP that misbehaves', () => {
     expect(other.seen).toEqual([]);
   });
 
-  test('a session that it has forgotten is opened again, and the call sent once more', async () => {
+  test('a session that the server forgot is reopened, and the call sent once more', async () => {
     let forgotten = 1;
     const { url, seen } = await listen(({ method }, response) => {
       const forgets = method === 'tools/call' && forgotten-- > 0;
@@ -413,7 +413,7 @@ describe('a server over HTTP that misbehaves', () => {
     expect(await answers(mcp)).toBe(WELL);
   });
 
-  test('a call that hangs is given up: its request is ended, and it is told', async () => {
+  test('a hanging call times out: its request is aborted, and the server is notified', async () => {
     let isEnded = false;
     const { url, seen } = await listen(({ method }, response) => {
       if (method !== 'tools/call') return false;
@@ -452,7 +452,7 @@ describe('sessions', () => {
     return output.messages.filter(({ role }) => role === 'tool').map(({ content }) => content);
   };
 
-  test('one for all samples, or one each: what a server counts, and no more at once than allowed', async () => {
+  test('one session for all samples, or one per sample, and at most the allowed number', async () => {
     const shared = await open(hostile());
     expect([await numbered(shared.tools, 'a'), await numbered(shared.tools, 'b')]).toEqual([
       ['1', '2'],
@@ -464,7 +464,7 @@ describe('sessions', () => {
     expect(own.stats).toMatchObject({ connections: 6, calls: 10, errors: 0 }); // one to list
   });
 
-  test('a sample that waits for a session too long reads so, and leaves none behind', async () => {
+  test('a sample that waits too long for a session reads an error text, and leaves no session', async () => {
     const { tools, stats } = await open(hostile(), { perSample: true, maxSessions: 1 });
     const count = tools.find(({ name }) => name === 'count')!;
     const sample = (sampleId: string) => {
@@ -488,7 +488,7 @@ describe('its processes end', () => {
   /** Programs that open a server, which starts a process of its own, and then end in different ways. */
   const endings = { exit: 'process.exit(0)', throw: 'throw new Error("x")', 'Ctrl-C': 'setInterval(() => {}, 1000)' };
 
-  test('when closed, also one that hears nothing, and what it has started', async () => {
+  test('when closed, even a process that ignores signals, including what it has started', async () => {
     const file = join(folder, 'pids');
     const { close } = await open(hostile('child', file));
     const pids = readFileSync(file, 'utf8').split(' ').map(Number);

@@ -140,7 +140,7 @@ describe('schemas of MCP tools', () => {
     }
   });
 
-  test('what a grammar cannot hold is noted by keyword and place, and left to the server', () => {
+  test('keywords that a grammar cannot enforce are noted with their place, and left to the server', () => {
     const { parameters, notes } = read(
       object({
         url: { type: 'string', format: 'uri', pattern: '^https' },
@@ -159,7 +159,7 @@ describe('schemas of MCP tools', () => {
     expect(argumentProblem({ url: 'no url', odd: [1] }, parameters)).toBeNull();
   });
 
-  test('hostile schemas end: doubling references, 1,000 alternatives, cycles, depth, what is none', () => {
+  test('hostile schemas are limited: doubling references, 1,000 alternatives, cycles, depth, invalid ones', () => {
     const doubling = Object.fromEntries(
       Array.from({ length: 30 }, (_, i) => [
         `d${i}`,
@@ -216,7 +216,7 @@ describe('task.mcpServers', () => {
   };
   const names = async (mcpServers: unknown) => (await open(mcpServers)).tools!.map(({ name }) => name);
 
-  test('in the config, or in a file of the usual shape; opened once for tasks opened one after another', async () => {
+  test('servers can be in the config or in an mcp.json file, and are opened once for several tasks', async () => {
     expect(await names({ a: { ...hostile(), tools: ['echo'], prefix: 'a_' } })).toEqual(['calculator', 'a_echo']);
     const file = join(folder, 'mcp.json');
     const entries = {

@@ -79,7 +79,7 @@ test("a step's metrics under verl's names", () => {
   expect(Object.values(metrics).every(Number.isFinite)).toBe(true);
 });
 
-test('nothing at all gives no NaN', () => {
+test('no samples give no NaN', () => {
   const empty = { trajectories: [], rewards: [], groups: [], advantages: [], maxResponseLength: 1, maxPromptLength: 1 };
   expect(Object.values(dataMetrics(empty)).every(Number.isFinite)).toBe(true);
 });
@@ -143,7 +143,7 @@ test('quantiles interpolate', () => {
   expect(quantile([7], 0.9)).toBe(7);
 });
 
-test('the loss explained: cancelled, silent groups, off policy, before the first update', () => {
+test('the explanation of the loss covers cancelled, silent and off-policy groups, and the first update', () => {
   const base = { 'actor/pg_loss': -0.0004, 'critic/advantages/abs_mean': 0.7, frac_reward_zero_std: 0.25 };
   expect(explainLoss(base)).toMatch(/-0\.0004, as it should be: .* mean \|advantage\| is 0\.70, and 75% of the groups/);
   expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
@@ -190,7 +190,7 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
   expect(bootstrapMetrics('t', [{ accs: [1], preds: ['1'] }])).toEqual({});
 });
 
-test('stopWhen: reached at the bound, asked where the metric should be, unknown names told', () => {
+test('stopWhen: holds at the bound, is checked only when the metric is logged, and names unknown metrics', () => {
   const config = (stopWhen: { metric: string; atLeast?: number; atMost?: number }) =>
     resolveTrainConfig({ name: 'x', model: { path: 'x' }, trainer: { stopWhen, testFreq: 5 } });
   const acc = 'val-core/t/acc/mean@1';

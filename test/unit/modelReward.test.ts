@@ -33,7 +33,7 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
   );
 });
 
-test('transformers.js: opened by the name, one sentence where it or the model is missing', async () => {
+test('transformers.js: opened by its name; one error message if it or the model is missing', async () => {
   const score = discriminativeScorer({ model: 'm', label: 'good' });
   vi.doMock('@xenova/transformers', () => ({
     pipeline: () => Promise.resolve(Object.assign(classify, { model: { config: {} } })),
@@ -52,16 +52,16 @@ test('transformers.js: opened by the name, one sentence where it or the model is
   vi.doUnmock('@xenova/transformers');
 });
 
-test('a judge that cannot be asked gives no score', async () => {
+test('a judge that fails gives no score', async () => {
   expect(await judgeScorer({ complete: () => Promise.resolve(undefined) })(sample)).toBeNaN();
 });
 
-test('a template is filled once: what a response says of templates stays', () => {
+test('a template is filled once, so placeholders in a response stay text', () => {
   const told = fillJudgePrompt('{question} {response} {answer} {other}', { ...sample, response: '{answer}$&' });
   expect(told).toBe('What is 2 + 2? {answer}$& 4 {other}');
 });
 
-test('a judge says a number, or it is 0', async () => {
+test("a judge's reply without a number counts as 0", async () => {
   const said = (text: string) => judgeScorer({ complete: () => Promise.resolve(text) })(sample);
   expect(await Promise.all(['8', 'I would say 7.5 of 10', 'none', '11', '-1', ''].map(said))).toEqual([
     0.8, 0.75, 0, 0, 0, 0,

@@ -51,7 +51,7 @@ test('checkPolicyLoss names the token where gradient and value disagree, of rows
   );
 });
 
-test('a name is unknown until it is registered; numbers of its own are keys, others are refused', () => {
+test('a loss is unknown until it is registered; its numbers are keys, and others are refused', () => {
   expect(() => resolved({ policyLoss: { lossMode: 'later' } })).toThrow(
     '"actor.policyLoss.lossMode" is "later"; allowed: vanilla | ',
   );

@@ -99,7 +99,7 @@ test.each([
   expectAllReleased();
 });
 
-test('without it, the tail is cut off, and every slot is free', async () => {
+test('without partial rollout, unfinished groups are aborted, and every slot is free', async () => {
   const { taken, history } = await fit(false, 3);
   const samples = taken.flat();
   expect(samples).toHaveLength(24);

@@ -97,7 +97,7 @@ const groupsOf = (steps: Sample[][]) => steps.flatMap((samples) => [...new Set(s
 const column = (history: Metrics[], name: string) => history.map((metrics) => metrics[name]);
 const upTo = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-test('one-step-off: a step old from the second on; twice the same, and from a checkpoint too', async () => {
+test('one-step-off: samples are one step old from the second step; runs repeat, from a checkpoint too', async () => {
   const config = configOf('one-step-off');
   const first = await run(config);
   expect(column(first.history, 'training/off_policy/age/max')).toEqual([0, 1, 1, 1, 1]);
@@ -116,7 +116,7 @@ test('one-step-off: a step old from the second on; twice the same, and from a ch
   expect([...rest.checkpoints.at(-1)!.weights]).toEqual([...first.checkpoints.at(-1)!.weights]);
 });
 
-test('fully-async on shared weights: requests under way go on after each update, every group is trained on once', async () => {
+test('fully-async on shared weights: requests in flight continue after each update, and every group is trained on once', async () => {
   const config = configOf('fully-async', { stalenessThreshold: 1 }, 6);
   const { history, steps, checkpoints } = await run(config, { isShared: true });
   const dropped = history.at(-1)!['fully_async/count/dropped_stale_samples'];
@@ -133,7 +133,7 @@ test('fully-async on shared weights: requests under way go on after each update,
   expect(new Set(all).size).toBe(6 * GROUPS);
 });
 
-test('stream off-policy: weights are brought every other step', async () => {
+test('stream off-policy: weights are synced every other step', async () => {
   const config = configOf('fully-async', { stalenessThreshold: 0, triggerParameterSyncStep: 2 }, 4);
   const { history, steps } = await run(config);
   expect(column(history, 'training/off_policy/age/max')).toEqual([0, 1, 0, 1]);
@@ -144,7 +144,7 @@ test('stream off-policy: weights are brought every other step', async () => {
   expect(groupsOf(steps).sort((a, b) => a - b)).toEqual(upTo(4 * GROUPS));
 });
 
-test('decoupled: log-probs of the policy before the update beside those of the rollout, weighed', async () => {
+test('decoupled: log-probs of the policy before the update are weighted against those of the rollout', async () => {
   const config = configOf('one-step-off', {}, 3);
   config.algorithm.rolloutCorrection = {
     ...config.algorithm.rolloutCorrection,

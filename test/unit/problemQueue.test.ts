@@ -36,7 +36,7 @@ function queueOf(train = task.train) {
   return { queue: new ProblemQueue({ ...task, train }, config, tokenizer), tokenizer };
 }
 
-test('hands out every problem once and in order, prefetched or not', async () => {
+test('every problem is returned once and in order, prefetched or not', async () => {
   const { queue } = queueOf();
   expect(await queue.take(1)).toEqual(problemsOf(0));
   queue.prefetch();
@@ -46,7 +46,7 @@ test('hands out every problem once and in order, prefetched or not', async () =>
   expect(queue.position).toBe(7);
 });
 
-test('asks a task that draws afresh whenever it is called for each problem once', async () => {
+test('a task that samples at each call is called once per problem', async () => {
   const drawn: number[] = [];
   const { queue } = queueOf((number, seed) => ({ ...task.train(number, seed), id: `call ${drawn.push(number)}` }));
   queue.prefetch();
@@ -54,7 +54,7 @@ test('asks a task that draws afresh whenever it is called for each problem once'
   expect((await queue.take(4)).map(({ id }) => id)).toEqual(['call 1', 'call 2', 'call 3', 'call 4']);
 });
 
-test('goes on where a checkpoint was, whatever it had drawn', async () => {
+test('a restored queue continues at its checkpoint, whatever was fetched since', async () => {
   const { queue } = queueOf();
   await queue.take(3);
   queue.prefetch();
@@ -62,7 +62,7 @@ test('goes on where a checkpoint was, whatever it had drawn', async () => {
   expect(await queue.take(3)).toEqual(problemsOf(1, 2, 3));
 });
 
-test('has encoded the prompts of the next step as its rollout writes them', async () => {
+test('the prompts of the next step are encoded ahead, exactly as rollout encodes them', async () => {
   const { queue, tokenizer } = queueOf();
   const prompt = {
     tokenizer,
@@ -78,7 +78,7 @@ test('has encoded the prompts of the next step as its rollout writes them', asyn
   expect(() => encodePrompt({ ...prompt, problem: ofTheStepAfter })).toThrow('encoded too late');
 });
 
-test('a task that throws does so in the step that needs the problem', async () => {
+test('an error of a task is thrown in the step that needs the problem', async () => {
   const { queue } = queueOf((number, seed) => {
     if (number === 2) throw new Error('no such problem');
     return task.train(number, seed);
@@ -176,7 +176,7 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   await expect(zero.take(1)).rejects.toThrow('all are in pools of weight 0');
 });
 
-test('a task that observes hears of every group, and its state is a part of the checkpoint', async () => {
+test('observe is called with every group, and its state is part of the checkpoint', async () => {
   const heard: string[] = [];
   const observe: Task['observe'] = ({ id }, rewards) => void heard.push(`${id}: ${rewards.length}`);
   const queue = wordQueue({}, { ...words, observe, state: () => heard.length, restore: () => {} });
@@ -203,7 +203,7 @@ test('trainer.totalEpochs: whole batches of an epoch times epochs, of the proble
   expect(() => stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 2 })).toThrow('2 training problems do not fill one');
 });
 
-test('a task that gives promises: each asked for once, all of a step before the first is there, encoded ahead, and a failure in its own step', async () => {
+test('an asynchronous task is called once per problem, for all problems of a step at the same time, and fails in the right step', async () => {
   const asked: number[] = [];
   const waiting: (() => void)[] = [];
   let isSlow = true;
@@ -365,7 +365,7 @@ test.each<[string, string | undefined, Task, object, string[]]>([
   expect(await said(template, of, multiTurn)).toEqual(sentences);
 });
 
-test('a server says what requests would lose', () => {
+test('a server reports what requests would lose', () => {
   const losses = (template?: string, parser = parseHermes) => requestLosses(tokenizerOf(template), parser);
   expect(losses()).toEqual([]);
   expect(losses(PHI_3)).toEqual([
@@ -378,7 +378,7 @@ test('a server says what requests would lose', () => {
   ]);
 });
 
-test('prompts that are in the template already are counted, with the first one by file and line', () => {
+test('prompts that contain the template already are counted, and the first is named by file and line', () => {
   const row = (prompt: unknown) => JSON.stringify({ prompt, answer: '1' });
   const wrapped = '<|im_start|>user\nWhat is 1 + 1?<|im_end|>\n<|im_start|>assistant\n';
   const text = (...prompts: unknown[]) => prompts.map(row).join('\n');
@@ -457,7 +457,7 @@ test("verl's names of agent loops are known; null and an absent name are the run
   }
 });
 
-test('the trainer checks the rows of a finite task before it generates, and only what it draws of a stream', async () => {
+test('the trainer checks all rows of a finite task before it generates, but only the sampled ones of a stream', async () => {
   const wrong = (index: number): Problem => ({ ...task.train(index, 5), agentName: 'react' });
   const check = (given: Partial<SyncTask>, drawn: number) => checkedProblems({ ...task, ...given }, config, drawn);
   await expect(check({ train: wrong, trainSize: 4 }, 0)).rejects.toThrow(
