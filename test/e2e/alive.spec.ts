@@ -63,10 +63,7 @@ test("the untrained model's tries before Start do not change a run", async ({ pa
   expect(warm).toEqual(await lines(page));
 });
 
-test('after Stop the final weights are evaluated, with a count; a second Stop skips that', async ({
-  page,
-  engine,
-}) => {
+test('after Stop the final weights are evaluated, with a count; a second Stop skips that', async ({ page, engine }) => {
   engine.upTo(1);
   await openPage(page, { ...SMALL, steps: 5, 'data.valMaxSamples': 64 });
   const stopAfterStep = async (step: number) => {

@@ -95,9 +95,7 @@ test('questions before, during and after training do not change the run', async 
   expect(await savedMetrics(page)).toBe(asked);
 });
 
-test('trained to 0.8: answers and results before training are next to the current ones', async ({
-  page,
-}) => {
+test('trained to 0.8: answers and results before training are next to the current ones', async ({ page }) => {
   onlyInFull();
   await openPage(page, { steps: 30, 'trainer.testFreq': 0, 'data.valMaxSamples': 128 });
   await page.getByRole('button', { name: 'Start' }).click();

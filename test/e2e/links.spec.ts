@@ -51,7 +51,7 @@ test('an unknown parameter is reported with the nearest known one', async ({ pag
   await expect(page.locator('.notice.error')).toContainText('An address may have: config, algorithm,');
 });
 
-test("a result from a link is shown as a shared run, as text, and starts nothing", async ({ page }) => {
+test('a result from a link is shown as a shared run, as text, and starts nothing', async ({ page }) => {
   const asked = foreignRequests(page);
   const [alerts, begun]: string[][] = [[], []];
   page.on('request', (request) => {

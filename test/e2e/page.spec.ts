@@ -80,7 +80,10 @@ test('an unknown key in the address names the nearest known one', async ({ page 
   await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
 });
 
-test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({ page, engine }) => {
+test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({
+  page,
+  engine,
+}) => {
   engine.upTo(0);
   await openPage(page, { ...TINY, steps: 5 });
   await page.getByRole('button', { name: 'Start' }).click();

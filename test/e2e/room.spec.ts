@@ -231,9 +231,7 @@ test('a closed tab returns its groups immediately', async ({ page, engine }) => 
   }
 });
 
-test('the page reports a lost connection, continues when it is back, and can leave without it', async ({
-  page,
-}) => {
+test('the page reports a lost connection, continues when it is back, and can leave without it', async ({ page }) => {
   const real = await realRoom();
   const { samples, rollouter, groups } = real;
   const status = region(page).getByRole('status');

@@ -4,9 +4,7 @@ import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { expectPoints, expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
 
-test('typed text is kept even if effects run late, and the page responds to it', async ({
-  page,
-}) => {
+test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
   await page.addInitScript(() => {
     const { setTimeout } = window;

@@ -32,9 +32,7 @@ test("an error is shown once, next to its field, with the field's label, and Sta
   await expect(start).toBeDisabled();
 });
 
-test('a wrong choice in the address is named, and an unknown recipe opens the default one', async ({
-  page,
-}) => {
+test('a wrong choice in the address is named, and an unknown recipe opens the default one', async ({ page }) => {
   await page.goto('/?algorithm=foo');
   await expect(page.getByRole('alert')).toContainText('Algorithm is "foo"');
   await expect(page.getByLabel('Algorithm')).toHaveValue('foo');
@@ -47,7 +45,9 @@ test('a wrong choice in the address is named, and an unknown recipe opens the de
   await expect(page.locator('#adapter')).not.toHaveText('No GPU');
 });
 
-test('Enter in a field starts a run and keeps the focus, and a later typo does not change the finished run', async ({ page }) => {
+test('Enter in a field starts a run and keeps the focus, and a later typo does not change the finished run', async ({
+  page,
+}) => {
   await openPage(page, { ...TINY, steps: 2 });
   const steps = page.getByRole('textbox', { name: 'Steps' });
   await steps.press('Enter');

@@ -9,7 +9,11 @@ const THREE = {
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 48, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
 };
 
-test('a run is taken back to a step, replayed bit for bit, and continued from there', async ({ page, context, engine }) => {
+test('a run is taken back to a step, replayed bit for bit, and continued from there', async ({
+  page,
+  context,
+  engine,
+}) => {
   engine.upTo(1);
   await openPage(page, THREE);
   await page.getByRole('button', { name: 'Start', exact: true }).click();

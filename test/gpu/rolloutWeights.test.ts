@@ -70,9 +70,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
     return engineOf({ ...form, ...weights, ...more });
   };
 
-  test('generation during updates and the updates have the same results as alone', async ({
-    skip,
-  }) => {
+  test('generation during updates and the updates have the same results as alone', async ({ skip }) => {
     if (await skipped()) skip('this adapter has no shader-f16');
     const alone = await made();
     const want = drawn(await generate(alone.rollout));

@@ -81,7 +81,7 @@ const configOf = (change: Record<string, object> = {}) =>
     ...(change['asyncTraining'] && { asyncTraining: change['asyncTraining'] }),
   });
 
-describe('a trainer, resumed from a checkpoint, with an evaluation after each step', () => {
+describe('a trainer that is resumed from a checkpoint, with an evaluation after each step', () => {
   test.each<[string, Record<string, object>]>([
     ['by default', {}],
     ['with groups drawn again', { algorithm: { filterGroups: { enable: true, metric: 'acc' } } }],
@@ -219,7 +219,7 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('a question again and again before a step, its groups complete meanwhile', async () => {
+  test('a question asked repeatedly before a step, while its groups complete', async () => {
     const run = running();
     for (let i = 0; i < 6; i++) (await run.asked()).trajectory.reward(i);
     expect(run.trainer.groups.complete).toBe(3);
@@ -272,7 +272,7 @@ describe('a client', () => {
     await Promise.all([run.trainer.close(), later.trainer.close()]);
   });
 
-  test('an episode that joins a restored part of a group, the rest of which is here', async () => {
+  test('an episode that joins a restored part of a group whose other part is in memory', async () => {
     const run = running({ outlives: true });
     await run.asked();
     const other = await run.asked();
@@ -352,7 +352,7 @@ describe('a client', () => {
     await Promise.all([run.trainer.close(), later.trainer.close(), lost]);
   });
 
-  test('a question under weights that a lost device or a failed step has brought back', async () => {
+  test('a question under weights that a lost device or a failed step has restored', async () => {
     const run = running({ outlives: true }, { trainer: { saveFreq: 1 } });
     const { groups } = run.trainer;
     for (let i = 0; i < 2; i++) (await run.asked('0')).trajectory.reward(i);

@@ -152,7 +152,7 @@ test.each(stations.slice(1).map((station, i) => [station.file, station.name, i +
   },
 );
 
-test('a call that is not there is not found', () => {
+test('a missing call is not found', () => {
   const [step, generate] = stations;
   expect(calls(generate, step)).toBe(false);
   expect(calls(stations[5], stations[6])).toBe(false); // stepTokens updates nothing

@@ -26,7 +26,7 @@ test('a recipe sets loss, advantage, aggregation and clip; the user overrides an
   expect(reinforce.algorithm.rolloutCorrection).toMatchObject({ rolloutIs: 'sequence', bypassMode: true });
 });
 
-test("a recipe's numbers come with it, another number of the same loss beside the user's", () => {
+test('a recipe sets its numbers, next to other numbers of the same loss that the user sets', () => {
   expect(resolved({ name: 'sapo' }).actor.policyLoss).toMatchObject({ tauPos: 1, tauNeg: 1.05 });
   expect(resolved({ name: 'sapo' }, { policyLoss: { tauPos: 2 } }).actor.policyLoss).toMatchObject({
     tauPos: 2,
@@ -89,7 +89,7 @@ test('warm-up, cosine to the floor, constant', () => {
   );
 });
 
-test('overlong answers pay along a line', () => {
+test('overlong answers have a linear penalty', () => {
   const options = { maxResponseLength: 100, bufferLen: 20 };
   expect([50, 80, 90, 100].map((n) => overlongPenalty(n, options))).toEqual([0, 0, -0.5, -1]);
   expect(overlongPenalty(100, { ...options, penaltyFactor: 0.5 })).toBe(-0.5);
@@ -111,7 +111,7 @@ test('linear length penalty: pass rate x lengths as shares of the most in the gr
   expect(Array.from(got.slice(3))).toEqual([0, 0, 0]); // no reward; a group that lost
 });
 
-test('truncated samples leave the loss', () => {
+test('truncated samples are removed from the loss', () => {
   const masks = maskTruncated(
     [
       [1, 1],

@@ -155,7 +155,7 @@ describe('gradients against central differences', () => {
   });
 });
 
-describe('packing changes nothing', () => {
+describe('packing does not change results', () => {
   const weights = randomWeights(EVERYTHING, 4);
   const run = (groups: SequenceGroup[], maxTokenLen: number) => {
     const values = new Map<string, number>();
@@ -171,7 +171,7 @@ describe('packing changes nothing', () => {
     return { values, total };
   };
 
-  test('a shared prompt gives what a prompt of its own gives, split or not', () => {
+  test('a shared prompt gives the results of separate prompts, split or not', () => {
     const together = run(GROUPS, 100);
     for (const maxTokenLen of [6, 7, 11]) {
       const split = run(GROUPS, maxTokenLen);
@@ -220,7 +220,7 @@ describe('AdamW', () => {
     expectAllClose(weights.get('w')!, expected, 1e-12, 'after two steps');
   });
 
-  test('a norm that is not finite changes nothing', () => {
+  test('a norm that is not finite changes no weight', () => {
     const weights: Weights64 = new Map([['w', Float64Array.of(2)]]);
     const state = newAdamWState(weights);
     expect(referenceAdamW(weights, new Map([['w', Float64Array.of(NaN)]]), state, options)).toBeNaN();

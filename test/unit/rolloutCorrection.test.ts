@@ -196,7 +196,7 @@ test('off-policy metrics', () => {
   expect(metrics['rollout_corr/log_ppl_diff_min']).toBeCloseTo(-Math.log(8) / 3, 7);
 });
 
-test('nothing trained: no weights to speak of, no NaN', () => {
+test('without trained tokens there are no weights, and no NaN', () => {
   const result = rolloutCorrection(
     { ...NO_CORRECTION, rolloutIs: 'token' },
     {

@@ -86,7 +86,7 @@ test.each(['off', 'on'] as const)(
   },
 );
 
-test('idle: at once where nothing is to be drawn, else when all is, or after its time', async () => {
+test('idle resolves immediately without work, otherwise when all is done, or after its time limit', async () => {
   const { server, decoder } = serverOf();
   await server.idle(HANG_MS);
   decoder.takesTime = true;
@@ -108,7 +108,7 @@ test('idle: at once where nothing is to be drawn, else when all is, or after its
   expect(ended.slice(2)).toEqual(['late', 'another']);
 });
 
-test('caches that are kept: a sample under way computes one row more, one that comes computes its prompt anew', async () => {
+test('kept caches: a sample in flight recomputes one row, and a new one recomputes its prompt', async () => {
   const sizes = { ...SIZES, maxBatchedTokens: 16 };
   const { server, decoder } = serverOf(sizes, { kvCache: 'keep' });
   decoder.reached = new Map();
@@ -141,7 +141,7 @@ test('caches that are kept: a sample under way computes one row more, one that c
   });
 });
 
-test('caches that are kept, contexts that are half computed: each row lies there once, by the weights of its pass', async () => {
+test('kept caches with partly computed contexts: each row is stored once, by the weights of its pass', async () => {
   const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep', asyncScheduling: 'off' });
   decoder.reached = new Map();
   decoder.takesTime = true;
@@ -192,7 +192,7 @@ test('one slot: waiting requests are served in the order of their arrival', asyn
   expect(answered).toEqual([0, 1, 2, 3, 4]);
 });
 
-test('a context that is in the cache to its last token is drawn from again', async () => {
+test('a completely cached context can be sampled from again', async () => {
   const { server } = serverOf();
   const first = request(1, 0, { maxNewTokens: 6, stopTokenIds: [] });
   const { tokenIds } = await server.generate(first);
@@ -200,7 +200,7 @@ test('a context that is in the cache to its last token is drawn from again', asy
   expect((await server.generate(again)).tokenIds.subarray(0, 2)).toEqual(tokenIds.subarray(4));
 });
 
-test('ends nobody can foresee: less than 5% of rows for nothing', async () => {
+test('with unpredictable ends, less than 5% of the rows are wasted', async () => {
   const { server } = serverOf();
   const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 90, stopTokenIds: [3, 7] }), requestId: `${i}` });
   await stream(server, 400, 400, make);
@@ -285,7 +285,7 @@ test('with async scheduling one pass is in flight while the last is read, and no
   expect(most).toEqual({ off: 1, on: 2 });
 });
 
-test('the latest running sample gives way to one that arrived before it, and draws on later', async () => {
+test('the latest running sample is preempted by an earlier one, and continues later', async () => {
   const sizes = { ...SIZES, slotCapacity: 2000 };
   const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
   const want = await serverOf(sizes).server.generate(late);
@@ -324,7 +324,7 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
   await other;
 });
 
-test('abort: waiting, in prefill, drawing and unknown ones; every slot comes back', async () => {
+test('abort works for waiting, prefilling, decoding and unknown requests, and frees every slot', async () => {
   const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
   decoder.takesTime = true;
   const requests = [0, 1, 2, 3].map((p) => request(p, 0, { maxNewTokens: 4000, stopTokenIds: [] }));
@@ -340,7 +340,7 @@ test('abort: waiting, in prefill, drawing and unknown ones; every slot comes bac
   expect(again.every((g) => g.tokenIds.length > 0)).toBe(true);
 });
 
-test('a decoder that fails tells everyone who waits', async () => {
+test('a failing decoder rejects every waiting request', async () => {
   const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 1 });
   decoder.readState = () => Promise.reject(new Error('device lost'));
   const results = await Promise.allSettled([server.generate(request(0, 0)), server.generate(request(1, 0))]);

@@ -63,7 +63,7 @@ const withUser = (address: string) => address.replace('//', '//controller:c%3A1@
 
 // The limit of a minute is only for hangs.
 describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
-  test('trains what one device trains, on a server that runs already; a worker leaves, another stays', async () => {
+  test('training on an existing server equals that of one device, while one worker leaves and another stays', async () => {
     const running = await runningServer();
     const steps = ['trainer.totalTrainingSteps=3'];
     try {
@@ -90,7 +90,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     }
   });
 
-  test('stopped while nobody has joined, it saves and says how to continue', async () => {
+  test('a room that is stopped before any worker joined saves, and says how to continue', async () => {
     const room = await waitingRoom('idle');
     room.signal('SIGINT');
     const { status, said } = await room.done;
@@ -122,7 +122,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     expect(room.stderr + worker.stderr).not.toContain('bug in webgrpo');
   });
 
-  test('whose own server has died, and nobody is there: one signal ends it, a second one at once', async () => {
+  test('a room whose own server has died, without workers, ends by one signal, or immediately by a second', async () => {
     const room = await waitingRoom('dead');
     process.kill(Number(readFileSync(inRun('dead-room', 'nats.pid'), 'utf8')), 'SIGKILL');
     const lookOften = looks();
@@ -139,7 +139,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     expect(checkpointsOf('dead')).toEqual(['step-0']);
   });
 
-  test('a signal ends webgrpo join at once while nobody lets it in', async () => {
+  test('a signal ends webgrpo join immediately while it waits for admission', async () => {
     const running = await runningServer();
     try {
       const waiting = start('join', running.address, '--code', 'worker:w');

@@ -11,7 +11,7 @@ const ANSWER_MS = 5000;
 const until = <T>(value: () => T) => expect.poll(value, { timeout: 60_000, interval: 20 });
 
 describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_000 }, () => {
-  test('leaves in peace while it waits for newer weights', async () => {
+  test('a worker leaves without an error while it waits for newer weights', async () => {
     const room = await TestRoom.start();
     const controller = await Controller.open(room, { trained: [], begun: 0 });
     const leaving = new AbortController();

@@ -104,7 +104,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expect(greeting()).rejects.toThrow('self-signed certificate');
   });
 
-  test('one that runs already: workers train there by the rights of docs/guides/pipelines.md', async () => {
+  test('on an existing server, workers have the rights of docs/guides/pipelines.md', async () => {
     const page = readFileSync('docs/guides/pipelines.md', 'utf8');
     for (const subject of [...WORKER_RIGHTS.publish, ...WORKER_RIGHTS.subscribe])
       expect(page).toContain(JSON.stringify(subject));
@@ -134,7 +134,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expectRefusal(openServer(options(), { ...running, ...wrong }), sentence);
   });
 
-  test('one that runs already: it has no JetStream, or is not there', async () => {
+  test('an existing server without JetStream, or unreachable, is an error', async () => {
     const running = await runningServer({ jetStream: false });
     ends.push(() => running.end());
     await expectRefusal(
@@ -148,7 +148,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     );
   });
 
-  test('a worker that has left, or is silent in a full room, gives its place to another', async () => {
+  test('a worker that has left, or is silent in a full room, is replaced by another', async () => {
     const opened = await open(options());
     const room = invited(opened);
     const controller = await control(opened, fresh(), { maxWorkers: 1 });
@@ -177,7 +177,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await until(there).toBe(1);
   });
 
-  test('one of a killed controller, and a port that is taken', async () => {
+  test('the server of a killed controller, and a taken port, are errors', async () => {
     const first = await startOwn(options());
     const { nats: port, webSocket: webSocketPort } = first.ports;
     const pid = Number(readFileSync(join(folder, 'room', 'nats.pid'), 'utf8'));

@@ -70,7 +70,7 @@ const RUBRIC: RubricInput = {
   ],
 };
 
-describe('what a rubric may hold', () => {
+describe('allowed content of a rubric', () => {
   const good = { name: 'a', description: 'Is it so?' };
   const of = (...criteria: unknown[]) => ({ criteria });
 
@@ -186,7 +186,7 @@ describe('what a rubric may hold', () => {
   });
 });
 
-describe('what the judge reads', () => {
+describe('prompts of the judge', () => {
   test.each([
     ['few criteria of many choices', { criteria: RUBRIC.criteria.slice(1, 2) }],
     [
@@ -260,7 +260,7 @@ describe('what the judge reads', () => {
   });
 });
 
-describe('what its numbers become', () => {
+describe("scores from the judge's numbers", () => {
   const yes = tokenizer.encodePlain('yes').at(-1);
   const p = 0.8;
   const { judge } = scriptedJudge((ids) => Math.log(0.5 * (ids.at(-2) === yes ? p : 1 - p)));
@@ -278,7 +278,7 @@ describe('what its numbers become', () => {
     await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own"; rename the criterion.');
   });
 
-  test('a criterion for other data is left out, and where none is for it the rule alone counts', async () => {
+  test('a criterion for other data is skipped, and without any criterion only the rule counts', async () => {
     const when = { dataSource: ['maths'] };
     const rubric = { criteria: [{ name: 'a', description: '?', when }] };
     const reward = rubricReward(rubric, { judge, rule: () => ({ score: 4, acc: 1 }) });
@@ -345,7 +345,7 @@ describe('judges that fail', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('a batch that fails fails its own samples alone; batches are bounded', async () => {
+  test('a failed batch fails only its own samples; batches are bounded', async () => {
     const sizes: number[] = [];
     const run = batched(3, (items: number[]) => {
       sizes.push(items.length);

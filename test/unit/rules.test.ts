@@ -129,7 +129,7 @@ test('the clipped loss as code has the gradients of the built-in one, and a loss
   );
 });
 
-test('a reward that fails in a step leaves what it cannot score without one; the own verdict stays', async () => {
+test("a reward that fails in a step leaves unscored samples without a reward; the task's own verdict stays", async () => {
   const task = { reward: () => ({ score: 1, acc: 1, weights: { a: 1 } }) } as unknown as Task;
   const code =
     'let n = 0;\nexport function reward({ tokens }) {\n  if (tokens === 3) throw new Error("three");\n  return tokens;\n}';
@@ -150,7 +150,7 @@ test('a reward that fails in a step leaves what it cannot score without one; the
   expect((failures[0] as RuleError).line).toBe(3);
 });
 
-test('the editor reports typing and undo, never what the page put there: a late effect changes nothing', () => {
+test("the editor reports typing and undo, but not the page's own changes, so a late effect changes nothing", () => {
   const code = signal('a');
   const late: (() => void)[] = [];
   let state = codeState({ label: 'Code', code: code.value, onChange: (to) => void (code.value = to) });

@@ -48,7 +48,7 @@ async function stays(kept: KeptCheckpoints, accs: number[], from = 1, passing: n
   return saved();
 }
 
-test('the newest few stay, and the best for as long as it is', async () => {
+test('the newest few checkpoints are kept, and the best one while it is the best', async () => {
   const settings = { maxActorCkptToKeep: 2, metricForBestModel: 'val-core/t/acc/mean@1' };
   const kept = await KeptCheckpoints.open(folder, settings);
   expect(kept.isBest(line(0, 1))).toBe(false); // the initial model is not a checkpoint of the run
@@ -67,13 +67,13 @@ test('the newest few stay, and the best for as long as it is', async () => {
   expect(await stays(resumed, [0.79, 0.9, 0.1], 6)).toEqual(['step-7', 'step-8']);
 });
 
-test('without the settings all stay, and nothing is the best', async () => {
+test('without the settings all checkpoints are kept, and none is the best', async () => {
   const kept = await KeptCheckpoints.open(folder, {});
   expect(await stays(kept, [0.1, 0.9, 0.2])).toEqual(['step-1', 'step-2', 'step-3']);
   expect([kept.best, readdirSync(folder.path).includes('best.json')]).toEqual([undefined, false]);
 });
 
-test('a checkpoint that time asked for gives its place to the next, unless it is the best', async () => {
+test('a checkpoint saved by time is replaced by the next, unless it is the best', async () => {
   const kept = await KeptCheckpoints.open(folder, { metricForBestModel: 'val-core/t/acc/mean@1' });
   expect(await stays(kept, [0.1, 0.9, 0.2, 0.3, 0.3], 1, [1, 2, 3, 4])).toEqual(['step-2', 'step-5']);
   // Resumed after a stop at step 5.
@@ -81,7 +81,7 @@ test('a checkpoint that time asked for gives its place to the next, unless it is
   expect(await stays(resumed, [0.1, 0.1], 6, [7])).toEqual(['step-2', 'step-6', 'step-7']);
 });
 
-test('a metric whose name ends in loss is better when lower, unless told', async () => {
+test('a metric whose name ends in loss is better when lower, by default', async () => {
   const bestOf = async (settings: object) => {
     const kept = await KeptCheckpoints.open(folder, { metricForBestModel: 'actor/pg_loss', ...settings });
     [3, 1, 2].forEach((loss, i) => kept.isBest({ 'training/global_step': i + 1, 'actor/pg_loss': loss }));
@@ -109,7 +109,7 @@ const config = (trainer: object) =>
     trainer: { defaultLocalDir, ...trainer },
   });
 
-test('where a run goes on from, by mode', async () => {
+test('the resume mode selects where a run resumes', async () => {
   const auto = () => checkpointToResume(config({ resumeMode: 'auto' }));
   const fromPath = (path: string) => checkpointToResume(config({ resumeMode: 'resume_path', resumeFromPath: path }));
   expect(await auto()).toBeUndefined();
@@ -139,7 +139,7 @@ const written = ({ trainer = {}, ...rest }: { trainer?: object }) => ({
 });
 const NEITHER = 'what follows is neither that run nor one of this config from its start';
 
-test('what a run that goes on does otherwise is said key by key', () => {
+test("differences of a resumed run's config are reported key by key", () => {
   expect(changes({}, {})).toEqual([]);
   const ofTheCommand = { resumeMode: 'auto', resumeFromPath: 'b', defaultLocalDir: 'c' };
   expect(changes({}, { trainer: ofTheCommand })).toEqual([]);
@@ -155,7 +155,7 @@ test('what a run that goes on does otherwise is said key by key', () => {
   ]);
 });
 
-test('more steps are the same run where the learning rate does not know the last', () => {
+test('more steps are not a difference if the learning rate does not depend on the last step', () => {
   const longer = (lrSchedulerType: string) =>
     changes(
       { actor: { optim: { lrSchedulerType } } },
@@ -187,13 +187,13 @@ test('the config of earlier steps is kept, once', async () => {
   ]);
 });
 
-test('a run that goes on before its first step evaluates again, and logs it once', async () => {
+test('a run resumed before its first step evaluates again, and logs that once', async () => {
   await folder.appendMetrics(line(0, 0.5));
   await RunFolder.reopen(disk, folder.path, 0, {});
   expect(await folder.metrics()).toEqual([]);
 });
 
-test('checkpoints after the one that a run goes on from get another name', async () => {
+test('checkpoints after the resumed one are renamed', async () => {
   for (const step of [5, 10, 15]) await save(step);
   await setLaterAside(folder, 10);
   expect(saved()).toEqual(['step-10', 'step-15-1', 'step-5']);
@@ -202,7 +202,7 @@ test('checkpoints after the one that a run goes on from get another name', async
   expect(saved()).toEqual(['step-10', 'step-15-1', 'step-15-2', 'step-5']);
 });
 
-test('the command that goes on has the words of the one that was stopped', () => {
+test('the command to resume has the arguments of the stopped one', () => {
   vi.stubEnv('WEBGRPO_STARTED_AS', 'npx webgrpo');
   const words = ['seed=2', 'trainer.resumeMode=resume_path', 'trainer.resumeFromPath=a', 'rollout.stop=["a b"]'];
   expect(resumeCommand('my config.yaml', { overrides: words })).toBe(
@@ -301,7 +301,7 @@ test.each(DAMAGED.map((damage) => [damage.length > 60 ? `${damage.slice(0, 60)}.
   },
 );
 
-test('logs of which nothing can be read end in one sentence', async () => {
+test('unreadable logs end in one error message', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
   writeFileSync(folder.file('metrics.jsonl'), 'x\ny\n');
   mkdirSync(folder.file('profile'));

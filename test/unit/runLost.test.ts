@@ -72,15 +72,15 @@ async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   return said;
 }
 
-test('lost before the state of step 1 is there, step 1 was not told of as done', async () => {
+test('if the GPU is lost before step 1 is saved, step 1 was not reported as done', async () => {
   expect(await told(1)).toEqual(['lost, from -1', 'step 1', 'step 2']);
 });
 
-test('lost after it, the run goes on from step 1', async () => {
+test('if the GPU is lost afterwards, the run continues from step 1', async () => {
   expect(await told(2)).toEqual(['step 1', 'lost, from 1', 'step 2']);
 });
 
-test('a step that is done again while the disk is behind is logged once', async () => {
+test('a step that is repeated while the disk is slow is logged once', async () => {
   const isFree = new Promise<void>((resolve) => (go = resolve));
   const disk = diskFiles();
   const append: FileSystem['append'] = (path, content) => isFree.then(() => disk.append(path, content));

@@ -24,7 +24,7 @@ const line = (step: number, seconds: number, more: Record<string, number> = {}):
 const steps = (count: number, seconds: (step: number) => number) =>
   Array.from({ length: count }, (_, i) => line(i + 1, seconds(i + 1)));
 
-test('time left is that of the recent steps, with the evaluations to come', () => {
+test('the time left follows from recent steps, including future evaluations', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
   // A first step that compiles no longer counts after ten more steps.
   const lines = steps(30, (step) => (step === 1 ? 500 : 2));
@@ -39,7 +39,7 @@ test('time left is that of the recent steps, with the evaluations to come', () =
   ).toBeUndefined();
 });
 
-test('an evaluation that was never done takes what its answers would', () => {
+test('the time of the first evaluation is estimated from its answers', () => {
   const lines = [...steps(29, () => 2), line(30, 2, { 'timing_s/gen': 1 })];
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2 + (16 * 2) / 16);
 });
@@ -66,7 +66,7 @@ test('steps that grow are expected to grow, within bounds', () => {
   ).toBeLessThan(2);
 });
 
-test('a line that comes later goes into its place', () => {
+test('a late line is inserted at its place', () => {
   const lines = [1, 2].map((step) => ({ 'training/global_step': step, a: step }));
   expect(amended(lines, { 'training/global_step': 0, b: 1 })[0]).toEqual({ 'training/global_step': 0, b: 1 });
   expect(amended(lines, { 'training/global_step': 2, b: 1 })).toEqual([lines[0], { ...lines[1], b: 1 }]);

@@ -34,7 +34,7 @@ test.each([
 /** Returns the bytes as float32. */
 const tensorBytes = () => [...tensorsOf(SOURCE).values()].reduce((sum, { data }) => sum + data.byteLength, 0);
 
-test('another name is refused, and so is a merge of nothing', async () => {
+test('an unknown dtype is refused, and so is a merge without an adapter', async () => {
   expect(() => readDtype('int8')).toThrow('--dtype is "int8"; allowed: float32, float16, bfloat16.');
   const flags = { model: SOURCE, out: join(tmpdir(), 'webgrpo-never') };
   await expect(merge.run({ positionals: [], overrides: [], flags }, io)).rejects.toThrow(

@@ -17,7 +17,7 @@ interface Locked {
 const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
 const installed = Object.entries(packages).filter(([path, { link }]) => path.startsWith('node_modules/') && !link);
 
-test('every line is held by a test that exists', () => {
+test('every line names a test that exists', () => {
   const named = [...page.matchAll(/`(test\/[^`]+)`: ([^|\n]+)/g)];
   expect(named.length).toBeGreaterThan(15);
   for (const [, file, title] of named) expect(read(file), `${file}: ${title}`).toContain(title.trim());
@@ -25,7 +25,7 @@ test('every line is held by a test that exists', () => {
   for (const row of rows) expect(row).toMatch(/\| `test\/[^`]+`: .+ \|$/);
 });
 
-test('the dependencies are these', () => {
+test('the dependencies are the listed ones', () => {
   const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> };
   const reasons = read('docs/decisions/dependencies.md');
   expect(Object.keys(dependencies)).toHaveLength(9);

@@ -140,7 +140,7 @@ function outcome(name: string) {
   return { metrics, bytes, checkpoints: readdirSync(join(path, 'checkpoints')).sort() };
 }
 
-test('webgrpo serve goes on with a fresh device where its own is lost, and later with the episodes of its checkpoint', async () => {
+test('webgrpo serve continues on a new device after a loss, and later with the episodes of its checkpoint', async () => {
   let losesAt: Moment | undefined;
   const gate: Gate = {
     at(moment) {
@@ -220,7 +220,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
   expect(lines.slice(4)).toMatchObject([{ 'client/trajectories': 2 }, { 'client/trajectories': 2 }]);
 });
 
-test('a step that a request asks for, and whose device is lost, is refused; its groups train when it is asked for again', async () => {
+test('a requested step whose device is lost is refused; its groups train at the next request', async () => {
   let isLost = false;
   const gate: Gate = {
     at(moment) {

@@ -53,7 +53,7 @@ describe('a device', () => {
     expect(device.busySeconds).toBe(7.5);
   });
 
-  test('gives its place to another while a tool runs', () => {
+  test('a sample frees its slot while a tool runs', () => {
     const clock = new Clock();
     const device = new RolloutDevice(clock, { perPass: 0, perRow: 1 }, 1);
     const first = clock.start(device.run(sample(0, [2, 3], [2, 0])));
@@ -101,7 +101,7 @@ describe('a pipeline', () => {
     },
   );
 
-  test('what has become too old is left out, and another takes its place', () => {
+  test('groups that became too old are dropped and replaced', () => {
     const slow = [...step.slice(0, 2), sample(1, [4, 100])];
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 1, partial: true, inOrder: false };
     const setup = { ...SETUP, pipeline, devices: 2, rolloutDevices: 1, steps: 30 };
@@ -112,7 +112,7 @@ describe('a pipeline', () => {
     expect(simulate(work([slow], 0.1), { ...setup, pipeline: { ...pipeline, inOrder: true } }).dropped).toBe(0);
   });
 
-  test('new weights cost the contexts of what is under way', () => {
+  test('new weights cost recomputing the contexts of samples in flight', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const long = [sample(0, [4, 0]), sample(1, [4, 20], [4, 0])];
     const setup = { ...SETUP, pipeline, devices: 2, rolloutDevices: 1, steps: 2 };
@@ -121,7 +121,7 @@ describe('a pipeline', () => {
     expect(seconds).toBeCloseTo(4 + 20 + 2.5 + 3 + 0.5 + 0.125, 9);
   });
 
-  test('new weights cost the tokens of a turn that is under way', () => {
+  test('new weights cost recomputing the tokens of a turn in flight', () => {
     const clock = new Clock();
     const device = new RolloutDevice(clock, { perPass: 0.5, perRow: 0.25 }, 2);
     const ended = clock.start(device.run(sample(0, [8, 0]), 2));
@@ -131,7 +131,7 @@ describe('a pipeline', () => {
     expect(clock.now).toBe(8 * 0.75 + 6 * 0.25);
   });
 
-  test('draws nothing during an update on the same device, while tools go on', () => {
+  test('no tokens are generated during an update on the same device, while tools continue', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const both = [sample(0, [4, 0]), sample(1, [4, 9], [4, 0])];
     const setup = { ...SETUP, pipeline, steps: 2 };
@@ -143,7 +143,7 @@ describe('a pipeline', () => {
     expect(simulate(quick, setup).seconds).toBeCloseTo(9.125 + 3 + 5 + 0.125, 9);
   });
 
-  test('goes first before each mini-batch on the same device, as long as the one before took at most', () => {
+  test('rollout runs before each mini-batch on the same device, at most as long as the previous one took', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const both = [sample(0, [4, 0]), sample(1, [4, 2], [4, 0])];
     const free = { ...work([both], 10), decode: { perPass: 0.5, perRow: 0.25, perContextToken: 0 } };
@@ -176,7 +176,7 @@ describe('a room', () => {
     expect(seconds).toBeCloseTo(rounds * alone + 6 + 0.125, 9);
   });
 
-  test('waits for tools once more where it verifies, and checks one sample after another', () => {
+  test('a verifying room repeats the tools, and checks one sample after another', () => {
     const room = { groupsAtOnce: 1, verifies: true };
     const { seconds, steps } = simulate(work([groups], 6), { ...setup, devices: 5, rolloutDevices: 4, room });
     // 5 s of tools, then four checks: each a third of a quarter of the update.
@@ -250,7 +250,7 @@ describe('runs that were measured here', () => {
   });
 });
 
-test('of a profile that a device left, the cost of a pass and the waits of tools are found again', () => {
+test("the cost of a pass and the waits of tools are recovered from a device's profile", () => {
   const cost = { perPass: 0.02, perRow: 0.004 };
   const { int } = keyedRng('profile');
   const clock = new Clock();

@@ -78,7 +78,7 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
   );
 });
 
-describe('KL in the reward of token-level estimators is taken off each token, as verl does', () => {
+describe('KL in the reward of token-level estimators is subtracted from each token, as in verl', () => {
   /** Rewards 1 and 0. KL 0.5 (k1: old - ref) at the first token of one and at the last of the other. */
   const samples = () => [1, 0].map((score) => sample([1, 1, 1, 1], { score, acc: score }));
   const refLogProbs = [
@@ -143,7 +143,7 @@ test("the trainer's own log-probs become the old ones, with weights against the 
   expect(got.metrics['rollout_corr/rollout_rs_masked_fraction']).toBeCloseTo(0.25, 6);
 });
 
-describe('a sample that drops out leaves the weights of the others as they were (verl divides by ppoMiniBatchSize x n)', () => {
+describe('a removed sample does not change the weights of the others (verl divides by ppoMiniBatchSize x n)', () => {
   const whole = [1, 0, 0].map((score) => sample([1, 1], { score, acc: score }));
   const oldLogProbs = [
     [-1, -1],
@@ -173,7 +173,7 @@ describe('a sample that drops out leaves the weights of the others as they were 
 
 describe('VESPO with weights against the sampler', () => {
   const config = (rolloutCorrection: object) => configOf({ name: 'vespo', rolloutCorrection });
-  test('has them in its sequence weight, as TRL does, and multiplies no loss by them', () => {
+  test('VESPO uses the weights in its sequence weight, like TRL, and multiplies no loss by them', () => {
     const samples = [sample([1, 0, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
     const oldLogProbs = [
       [-0.7, 0, -1.2],
@@ -208,12 +208,12 @@ describe('VESPO with weights against the sampler', () => {
     perToken.forEach((loss, e) => expect(loss).toBeCloseTo(want[e], 6));
   });
 
-  test('refuses those of sequences', () => {
+  test('VESPO refuses weights of sequences', () => {
     expect(() => config({ rolloutIs: 'sequence' })).toThrow('set it to "token", or leave it out.');
   });
 });
 
-test('lengthPenalty: sampled tokens and given ones apart, off the score', () => {
+test('lengthPenalty: sampled and other tokens are counted separately, and subtracted from the score', () => {
   const samples = [sample([1, 0, 0, 1], { score: 1, acc: 1 }), sample([1], { score: 1, acc: 1 })];
   const config = configOf({ lengthPenalty: { type: 'linear' }, name: 'dr_grpo' });
   const { rewards, advantages, metrics } = stepTokens(config, samples);
@@ -225,7 +225,7 @@ test('lengthPenalty: sampled tokens and given ones apart, off the score', () => 
   expect(() => configOf({ name: 'gdpo', lengthPenalty: { type: 'linear' } })).toThrow('algorithm.lengthPenalty.type');
 });
 
-test('turn_loo: rewards per turn, what is left over goes to the last turn', () => {
+test('turn_loo: rewards per turn, and the rest goes to the last turn', () => {
   const samples = [
     sample([1, 0, 1, 1], { score: 1.5, acc: 1, turns: [1, 0] }),
     sample([1, 0, 1], { score: 0, acc: 0 }),
@@ -248,7 +248,7 @@ test('gdpo needs several rewards', () => {
   );
 });
 
-test('gdpo takes the rewards that combineRewards named, by their weights, and those of reward.weights', () => {
+test('gdpo uses the rewards named by combineRewards, with their weights or those of reward.weights', () => {
   // Two rewards that disagree, each normalised to +-1 / sqrt 2; `seconds` is a number that is not a reward.
   const weights = { a: 1, b: 0.25 };
   const samples = [
@@ -285,12 +285,12 @@ describe('a missing reward', () => {
     },
   );
 
-  test('of a whole step is an error, of no sample is no metric', () => {
+  test('if all samples lack a reward, the step fails; if none does, there is no metric', () => {
     expect(() => stepTokens(configOf({}), [missing, missing])).toThrow("None of the step's 2 samples has a reward");
     expect(stepTokens(configOf({}), known).metrics).toEqual({});
   });
 
-  test('neither gives a group signal nor takes it away', () => {
+  test('a missing reward does not affect whether a group has a signal', () => {
     expect(groupsWithSignal([known[0], missing, known[0]], 'score')).toEqual([]);
     expect(groupsWithSignal([known[0], missing, known[1]], 'score')).toHaveLength(3);
   });

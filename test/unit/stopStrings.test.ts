@@ -81,7 +81,7 @@ describe('vocabulary', () => {
     expect([1, 2, 3].map((t) => [...tokenBytes(vocabulary, t)])).toEqual([[10], [32, 97], []]);
   });
 
-  test('another kind is refused', () =>
+  test('other kinds of tokenizers are refused', () =>
     expect(() => vocabularyOf({ model: { vocab: {} }, decoder: { type: 'WordPiece' } })).toThrow(
       'The tokenizer decodes by WordPiece; stop strings and constrained tool calls need one of ByteLevel',
     ));
@@ -103,7 +103,7 @@ describe('scheduler', () => {
   });
   const textOf = (ids: ArrayLike<number>) => Array.from(ids, (id) => letters[id]).join('');
 
-  test('a turn ends at the token that completes the string; what was drawn after it is gone and counted', async () => {
+  test('a turn ends at the token that completes the string; later tokens are dropped and counted', async () => {
     const server = newServer();
     const plain = await server.generate(request(0));
     server.release('0');
@@ -134,7 +134,7 @@ describe('scheduler', () => {
     return [first, second];
   }
 
-  test('the next turn continues from the cache as if the turn had ended there by itself', async () => {
+  test('the next turn continues from the cache as after any end of a turn', async () => {
     const stop = ['a', 'hh'];
     const requests = Array.from({ length: 24 }, (_, s) => request(s, { stop, maxNewTokens: 30 }));
     const alone = newServer();
@@ -185,7 +185,7 @@ describe('agent loop', () => {
     includeStopStrInOutput,
   });
 
-  test('the end token that the model did not draw is written for it, out of the loss', async () => {
+  test('an end token that the model did not sample is added, outside the loss', async () => {
     const turns = [call, '#### 42'];
     const plain = await run(turns);
     const stopped = await run(turns, { engine: new StoppingEngine(turns), sampling: sampling(true) });
@@ -205,7 +205,7 @@ describe('agent loop', () => {
   });
 });
 
-test('five end tokens are refused in a sentence: the model may have four and its tool format one more', () => {
+test('five end tokens are refused: the model can have four, and its tool format one more', () => {
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 9, stopTokenIds: [1, 2, 3, 4, 5] };
   const request = {
     requestId: 'a',

@@ -49,7 +49,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
     for (let i = 0; i < 200; i++) expect(questions.has(task.train(i, 3).messages[0].content)).toBe(false);
   });
 
-  test('more held-out problems than there are is one sentence', async () => {
+  test('more held-out problems than exist end in one error message', async () => {
     const task = await openSmall();
     expect(() => task.heldOut(1_000_000)).toThrow(
       new RegExp(
@@ -133,7 +133,7 @@ test('countdown: only the given numbers, each once, count', () => {
   }
 });
 
-test('countdown with a curriculum: starts at minNumbers, rises and falls with the outcomes, goes on from its state', () => {
+test('countdown with a curriculum starts at minNumbers, rises and falls with the outcomes, and resumes from its state', () => {
   const options = { minNumbers: 2, maxNumbers: 4, curriculum: true };
   const task = countdownTask(options);
   const sizes = (of: SyncTask) =>
@@ -162,7 +162,7 @@ test('countdown with a curriculum: starts at minNumbers, rises and falls with th
   expect(task.heldOut(50)).toEqual(countdownTask({ ...options, curriculum: false }).heldOut(50));
 });
 
-test('several held-out files: by name, or by a name for each; two of one name are refused', async () => {
+test('several held-out files have separate names; two with one name are refused', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-val-'));
   const line = (n: number) => `${JSON.stringify({ question: `What is ${n}?`, answer: `#### ${n}` })}\n`;
   for (const [file, count] of [
@@ -231,7 +231,7 @@ test.each([
   await expect(draw()).rejects.toThrow(sentence);
 });
 
-test('openTask names what it knows', async () => {
+test("openTask's error names the known tasks", async () => {
   const open = (name: string, options = {}) => openTask({ name, options });
   await expect(open('nope')).rejects.toThrow(
     'task.name is "nope"; known tasks: gsm8k, jsonl, reverse-text, countdown, search-qa, adventure, tic-tac-toe.',

@@ -197,12 +197,12 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
   const written = own.applyChatTemplate(conversation);
   const turn = written.slice(prompt.length, written.indexOf(parse.stopToken!, prompt.length) + parse.stopToken!.length);
 
-  test('what its template writes is read back', () => {
+  test('calls rendered by the template are parsed back', () => {
     expect(parse(turn, [search])).toMatchObject(args.map((given) => ({ name: 'search', args: given })));
     expect(parse('The answer is 42.', [search])).toEqual([]);
   });
 
-  test('a sample is token for token what its template writes, the outputs between the turns too', async () => {
+  test('a sample has exactly the tokens of its template, including outputs between turns', async () => {
     const engine = new ScriptedTurns([`${turn}never read`, '42'], own);
     const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 900, stopTokenIds: own.eosTokenIds };
     const problem = { id: 'p', messages: [USER as { role: 'user'; content: string }], answer: '' };
@@ -225,7 +225,7 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
   });
 });
 
-describe('calls that cannot be read', () => {
+describe('invalid calls', () => {
   const harmony = (header: string, body: string) => `<|channel|>${header}<|message|>${body}<|call|>`;
   const kimi = (body: string) => `<|tool_calls_section_begin|><|tool_call_begin|>${body}<|tool_call_end|>`;
   const gemmaCall = (body: string) => `<start_function_call>${body}<end_function_call>`;
@@ -266,7 +266,7 @@ describe('calls that cannot be read', () => {
     expect([undefined, 'search']).toContain(call.name);
   });
 
-  test('what a model says to itself or to the user is no call', () => {
+  test('text for the model itself or for the user is not a call', () => {
     const thought = '<|channel|>analysis<|message|>I could say to=functions.search<|end|>';
     const final = '<|start|>assistant<|channel|>final<|message|>to=functions.search {}<|return|>';
     expect(parseGptOss(thought + final, [search])).toEqual([]);
@@ -299,7 +299,7 @@ describe('calls that cannot be read', () => {
   });
 });
 
-test('calls written with control tokens cannot be constrained, which is said before anything runs', () => {
+test('calls written with control tokens cannot be constrained, which is reported before anything runs', () => {
   const config = (format: string) =>
     parseTrainConfig(
       `{name: t, model: {path: m}, task: {name: gsm8k}, rollout: {multiTurn: {enable: true, constrainToolCalls: true, format: ${format}}}}`,
@@ -312,7 +312,7 @@ test('calls written with control tokens cannot be constrained, which is said bef
   expect(config('glm').rollout.multiTurn.format).toBe('glm');
 });
 
-test('a turn cut by its own length is closed by the token after calls; a template without calls is refused', () => {
+test('a truncated turn is closed by the token after calls; a template without calls is refused', () => {
   const { kimi } = FORMATS;
   const calls = [{ id: 'functions.search:4', name: 'search' }];
   const output = [{ role: 'tool', content: 'x<|im_end|>' }];

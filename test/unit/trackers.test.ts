@@ -41,7 +41,7 @@ test("CRC-32C gives RFC 3720's values, and the check value of the catalogue", ()
   expect(crc32c(ascii('123456789'))).toBe(0xe3069283);
 });
 
-test('events are the bytes that protobuf makes of them', () => {
+test('events equal the bytes of protobuf', () => {
   // Event(...).SerializeToString().hex() of tensorboard 2.21's event_pb2, protobuf 7.36.
   const values = { 'critic/score/mean': 0.25, 'actor/pg_loss': -1.5 };
   expect(hex(event({ wallTime, step: 3 }, { scalars: values }))).toBe(
@@ -64,7 +64,7 @@ test('records are the bytes that tensorboardX wrote', () => {
   expect(maskedCrc(new Uint8Array(0))).toBe(0xa282ead8);
 });
 
-test('metrics.csv has a row a step; a metric that comes later is a column at the right end', async () => {
+test('metrics.csv has one row per step; a later metric is added as the last column', async () => {
   const folder = await newFolder();
   const table = () => readFileSync(folder.file('metrics.csv'), 'utf8');
   await log(folder, ['csv'], STEPS);
@@ -77,7 +77,7 @@ test('metrics.csv has a row a step; a metric that comes later is a column at the
   expect(readdirSync(folder.path).filter((name) => name.includes('csv'))).toEqual(['metrics.csv']);
 });
 
-test('without a tracker nothing more is written', async () => {
+test('without a tracker no other file is written', async () => {
   const folder = await newFolder();
   await log(folder, ['console', 'jsonl'], STEPS);
   expect(readdirSync(folder.path).sort()).toEqual(['config.yaml']);
@@ -98,7 +98,7 @@ function records(file: string): Uint8Array[] {
   return found;
 }
 
-test('a run that goes on writes a second event file, which begins by purging what is done again', async () => {
+test('a resumed run writes a second event file, which first purges the repeated steps', async () => {
   const folder = await newFolder();
   await log(folder, ['tensorboard'], STEPS);
   await log(folder, ['tensorboard'], STEPS.slice(2), STEPS.slice(0, 2));
@@ -134,7 +134,7 @@ print(json.dumps({tag: [[e.step, e.value] for e in runs.Scalars(tag)] for tag in
   {tag: [[e.step, e.tensor_proto.float_val[0]] for e in runs.Tensors(tag)] for tag in runs.Tags()['tensors']}))
 `;
 
-test('TensorBoard reads it: every step once, the second time where it was done twice', async (context) => {
+test('TensorBoard reads every step once, and for a repeated step the second values', async (context) => {
   const python = tensorboardPython();
   if (!python) return context.skip('no Python with TensorBoard here');
   const folder = await newFolder();

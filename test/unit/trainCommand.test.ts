@@ -49,7 +49,7 @@ const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/glo
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
 
-test('a run with trackers and few checkpoints, gone on with twice', async () => {
+test('a run with trackers and few checkpoints is resumed twice', async () => {
   const settings = [
     'name=a',
     'trainer.logger=[jsonl, csv, tensorboard]',
@@ -118,7 +118,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
 /** Settings with which one update makes the weights infinite. */
 const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
 
-test('weights that are no longer finite end the run with one sentence, are not saved, and leave what they came from', async () => {
+test('weights that are not finite end the run with one error, are not saved, and earlier checkpoints stay', async () => {
   const { status, said } = await train('name=nan', ...HUGE, 'trainer.totalTrainingSteps=6');
   expect(status).toBe(1);
   const last = said.filter((line) => line !== '').at(-1);
@@ -188,7 +188,7 @@ test('a second signal ends the process at once', async () => {
   expect((await running.done).status).toBe(3);
 });
 
-test('a run whose device is lost continues on a fresh one, and is the run that lost none', async () => {
+test('a run whose device is lost continues on a new one, with the results of an undisturbed run', async () => {
   const four = ['trainer.totalTrainingSteps=4', 'trainer.saveFreq=2'];
   await train('name=unbroken', ...four);
   const gate = new TestGate();

@@ -63,7 +63,7 @@ test('a reward model of one output gives its sigmoid', async () => {
   }
 });
 
-test('a folder without a model is one sentence', async () => {
+test('a folder without a model ends in one error message', async () => {
   await expect(discriminativeScorer({ model: './no/such/model' })(sampleOf('x'))).rejects.toThrow(
     /^reward\.model\.path \.\/no\/such\/model cannot be opened by transformers\.js: .+$/,
   );

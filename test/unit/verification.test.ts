@@ -23,7 +23,7 @@ const configOf = (rollout: object = {}, more: object = {}) =>
     ...more,
   });
 
-test('the number of a place is that of the kernel, as its test computes it', () => {
+test("the random number of a position equals the kernel's", () => {
   for (let i = 0; i < 1000; i++) {
     const key = randomKey(i, i * 3, i % 7, i >> 3);
     expect(uniformAt(key, i * 11)).toBe(uniformOf(key, i * 11));
@@ -61,7 +61,7 @@ describe('configs that cannot be verified are refused in one sentence', () => {
   test('the default can be', () => expect(() => checkVerifiable(configOf())).not.toThrow());
 });
 
-describe('draws against their bounds', () => {
+describe('tokens against their bounds', () => {
   const key = [3, 4] as const;
   const prompt = 5;
   const tolerance = { logProb: 1e-4, draw: 1e-5 };
@@ -163,7 +163,7 @@ function verifierOf(more: Partial<VerifierOptions> = {}) {
 const claimOf = (s: number): SampleClaim => ({ uid: 'a', number: 0, step: STEP, s, version: 0 });
 
 describe('verifier', () => {
-  test('samples of one time are one batch, their prompt once', async () => {
+  test('concurrent samples form one batch, with their prompt once', async () => {
     const { verifier, model } = verifierOf();
     const samples = await honest();
     const verdicts = await Promise.all(samples.map((sample, s) => verifier.verify(sample, claimOf(s))));
@@ -187,7 +187,7 @@ describe('verifier', () => {
     });
   });
 
-  test('a loop that sets what cannot be verified is the fault of the run', async () => {
+  test('a loop that sets unverifiable values is the fault of the run', async () => {
     registerAgentLoop('cuts', async (sample) => (await sample.generate({ topK: 3 })).stop ?? 'completed');
     const config = configOf({ agent: { defaultAgentLoop: 'cuts' } });
     const [sample] = await honest();
@@ -196,7 +196,7 @@ describe('verifier', () => {
     );
   });
 
-  test('what the model throws reaches everybody who waits, and the next batch is tried', async () => {
+  test('an error of the model rejects every waiting sample, and the next batch is tried', async () => {
     const model = yes();
     let fails = true;
     const weightsOf = () => {
@@ -239,7 +239,7 @@ describe('verifier', () => {
     };
   };
 
-  test('tools and rewards that do not come out the same are refused, or trusted by name', async () => {
+  test('tools and rewards that cannot be repeated are refused, or trusted by name', async () => {
     const samples = await honest(clock());
     const verdicts = async (more: Partial<VerifierOptions>) => {
       const { verifier } = verifierOf({ task: clock(), ...more });
@@ -255,13 +255,13 @@ describe('verifier', () => {
     expect((await verdicts({ trusted: { tools, reward: true } }))[0]).toBe('forged mask');
   });
 
-  test('what is no sample at all', async () => {
+  test('values that are not samples are rejected', async () => {
     const { verifier } = verifierOf();
     for (const sample of [undefined, null, 3, {}, { trajectory: 'x' }, { trajectory: {} }])
       expect(await verifier.verify(sample as unknown as Sample, claimOf(0))).toMatchObject({ reason: 'malformed' });
   });
 
-  test('the sample of the controller is what is accepted: its own problem and messages', async () => {
+  test("the accepted sample is the controller's, with its own problem and messages", async () => {
     const [sample] = await honest();
     const verdict = await verifierOf().verifier.verify({ ...sample, problem: { ...problem, answer: '9' } }, claimOf(0));
     expect(verdict).toMatchObject({ accepted: true, sample: { problem, messages: sample.messages } });

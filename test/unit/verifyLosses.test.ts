@@ -69,7 +69,7 @@ test('the worst number is found, wherever it is; errors are relative above 1', (
   expect(of([{ ...kl, value: [1, 0.5] }]).maxError).toBe(0.5);
 });
 
-test('what is not known counts as not checked', () => {
+test('unknown entries count as not checked', () => {
   const strange = [
     { ...vanilla, mode: 'flow_grpo' },
     { ...vanilla, agg: 'median' },
