@@ -114,7 +114,7 @@ export function selfSigned(folder: string): { cert: string; key: string } {
   return { cert, key };
 }
 
-/** Starts a server like an existing one, with two users from its administrator, as docs/guides/pipelines.md describes. */
+/** Starts a server like an existing one, with two users from its administrator, as docs/guides/rooms.md describes. */
 export async function runningServer({ jetStream = true } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
   const port = await freePort();

@@ -1,6 +1,6 @@
 /**
  * Recorded runs of the recipes, which cards show before anything was trained in this browser. SwiftShader of Chromium 156, two cores.
- * Seconds are those of the run alone on the machine (scripts/record-recipes.mjs). docs/guides/page.md identifies each run.
+ * Seconds are those of the run alone on the machine (scripts/record-recipes.mjs). docs/lab/page.md identifies each run.
  */
 
 export interface Recorded {

@@ -3,7 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { passAt1 } from '../../report/metricOf.ts';
-import { currentIo } from '../process/io.ts';
+import { currentIo, type Io } from '../process/io.ts';
 
 /** Prints a line that the next one overwrites. Prints nothing unless standard error is a terminal. */
 export function sayPassing(text: string): void {
@@ -13,8 +13,32 @@ export function sayPassing(text: string): void {
 
 /** Prints a line on standard error. */
 export function say(text: string): void {
-  const { stderr } = currentIo();
+  const io = currentIo();
+  const { stderr } = io;
+  saidAt.set(io, performance.now());
   stderr.write(stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
+}
+
+/** Time of the last permanent line, on the clock of `performance`. */
+const saidAt = new WeakMap<Io, number>();
+const QUIET_MS = 30_000;
+
+/** Prints the progress of a step or an evaluation: on a terminal in one line, otherwise after 30 s without a line. */
+export function sayProgress(text: string): void {
+  const io = currentIo();
+  if (io.stderr.isTTY) sayPassing(text);
+  else if (performance.now() - (saidAt.get(io) ?? 0) >= QUIET_MS) say(text);
+}
+
+/** Counts the parts of a long task, and estimates the time of the rest from the mean of the earlier parts. */
+export class Progress {
+  readonly #started = performance.now();
+
+  /** Returns for example "12 of 48 problems, 1:30 left". */
+  text(done: number, total: number, unit: string): string {
+    const seconds = ((performance.now() - this.#started) / 1000 / done) * (total - done);
+    return `${done} of ${total} ${unit}${done > 0 && done < total ? `, ${clock(seconds)} left` : ''}`;
+  }
 }
 
 /** Returns a line about the algorithm, resolved from its name and the config's own keys. Terms that are off are omitted. */

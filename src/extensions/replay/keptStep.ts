@@ -1,6 +1,6 @@
 /**
  * The file format of a step that `trainer.keepRollouts` keeps, rollouts/step-N.safetensors: all inputs of its update except the weights.
- * Columns with one number per token are concatenated, sample by sample; docs/guides/replay.md has the table.
+ * Columns with one number per token are concatenated, sample by sample; docs/reference/files.md has the table.
  */
 
 import { concat } from '../../concat.ts';

@@ -74,7 +74,7 @@ export type Verdict =
       check?: DrawCheck;
     };
 
-/** Largest difference between two honest adapters; docs/guides/pipelines.md has the measurements. */
+/** Largest difference between two honest adapters; docs/lab/pipelines.md has the measurements. */
 export interface Tolerance {
   /** Nats between two log-probs. */
   logProb: number;
@@ -82,7 +82,7 @@ export interface Tolerance {
   draw: number;
 }
 
-/** More than ten times the largest difference between two adapters in 10,000 tokens: docs/guides/pipelines.md. */
+/** More than ten times the largest difference between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
 export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5 };
 
 /** Thrown if a claim is wrong. `verify` converts it to a Verdict. */
