@@ -74,7 +74,7 @@ export type Verdict =
       check?: DrawCheck;
     };
 
-/** Largest difference between two honest adapters; docs/lab/pipelines.md has the measurements. */
+/** Largest differences between two unlike adapters that are both honest; docs/lab/pipelines.md has the measurements. */
 export interface Tolerance {
   /** Nats between two log-probs. */
   logProb: number;
