@@ -88,7 +88,7 @@ const e2e = {
   inChromium: true,
 };
 
-/** Checks that need no program: they run while programs are looked for and installed. */
+/** Checks that need no program. They run while programs are searched and installed. */
 const CHECKS = [
   check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
   check('prose', join(ROOT, 'scripts', 'prose.mjs')),
@@ -215,7 +215,7 @@ async function runLane(lane, found, words, isAlone) {
 }
 
 /**
- * Installs what the stages need in a process of its own, so that others are awaited meanwhile. A failure is reported by `prepare`.
+ * Installs the programs of the stages in a separate process, so that other stages run meanwhile. `prepare` reports failures.
  * @param {Stage[]} stages
  */
 async function install(stages) {

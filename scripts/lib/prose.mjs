@@ -87,13 +87,13 @@ export function longSentences(docs) {
   return found;
 }
 
-/** Pages that a reader opens; a decision says its date first. */
+/** True for pages of docs/, except decisions, which start with their date. */
 const isPage = (/** @type {string} */ file) => file.startsWith('docs/') && !file.startsWith('docs/decisions/');
 
 /**
- * Pages of docs/ that do not open with two sentences after their title: "For ...", and what "you" can do afterwards.
+ * Returns pages of docs/ without two opening sentences after their title: "For ...", and what "you" can do afterwards.
  * @param {Line[]} docs lines of whole files, in order
- * @returns {Line[]} the title of each such page
+ * @returns {Line[]} the titles of these pages
  */
 export function pagesWithoutOpening(docs) {
   return docs.filter((title, i) => {

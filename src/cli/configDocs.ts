@@ -77,7 +77,7 @@ function showDefault(key: DocumentedKey): string {
   return key.default === undefined ? '' : JSON.stringify(key.default);
 }
 
-/** A name as code; nothing for none. */
+/** Formats a name as code; an empty cell for undefined. */
 const named = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
 
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);

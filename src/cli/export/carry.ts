@@ -41,7 +41,7 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
     return value === undefined ? [] : [[key, theirs, value]];
   });
   const said = Object.entries(lost(config)).filter(([, applies]) => applies !== false);
-  // A value that is not written is the peer's own, or of what this run does not do.
+  // A key with a conversion in `values` counts as known even if nothing is written: the peer's default applies, or the run does not use it.
   const known = [...[...said, ...written].map(([key]) => key), ...Object.keys(values)];
   const unnamed = changedKeys(config).filter((key) => !known.includes(key) && !elsewhere.test(key));
   const sentence = (key: string, why: string | boolean) => {
