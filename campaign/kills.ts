@@ -26,7 +26,7 @@ const AFTER_MS = 300;
 /** Seconds after which no more processes are killed. A slow machine thus kills fewer. */
 const FULL_S = 900;
 
-/** Most kills of one run, which then runs to its end. */
+/** Maximum number of kills of one run, which then runs to its end. */
 const KILLS_A_CHAIN = 8;
 
 /** Runs `work` next to an undisturbed run. */

@@ -5,7 +5,7 @@ import type { CampaignPart } from './part.ts';
 import { BOMBS, ESCAPES, TRICKS } from './sandbox/programs.ts';
 
 const LIMITS = { timeMs: 250, memoryBytes: 16 * 2 ** 20, maxOutput: 1000 };
-/** Milliseconds of a program, including the end of its worker and the start of another on a busy machine. */
+/** Time limit of a program in milliseconds, including the end of its worker and the start of another on a busy machine. */
 const LIMIT_MS = 6000;
 const BLOCKED_MS = 50;
 const PROBE =

@@ -78,7 +78,7 @@ export async function buildFile(file) {
     policy: (page) =>
       withFilePolicy(
         page
-          // This script says that modules need a server, which the file does not.
+          // Removes the script that says that modules need a server, because the file needs none.
           .replace(/<script>[^]*?<\/script>/, '')
           .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
       ),

@@ -43,7 +43,7 @@ export interface FakeWorker {
 
 interface FakeOptions {
   name?: string;
-  /** Most milliseconds of a group. */
+  /** Maximum time to generate a group, in milliseconds. */
   ms?: number;
   /** Milliseconds to load new weights. */
   loadMs?: number;

@@ -18,7 +18,7 @@ import type { Session } from './session.ts';
 /** The weights that answer: 'before' = the start weights, 'now' = the current ones. */
 export type Side = 'before' | 'now';
 
-/** Most bytes of weights that are kept a second time for the start. With adapters, both sides share the base weights. */
+/** Maximum number of bytes of weights that are kept a second time for the start. With adapters, both sides share the base weights. */
 const MAX_START_BYTES = 256 * 2 ** 20;
 
 interface OpenOptions {
@@ -31,7 +31,7 @@ interface OpenOptions {
 /** Answers questions with the start weights and the current ones. */
 export class Answering {
   readonly engine: RemoteEngine;
-  /** Most tokens of a conversation, including the next answer. */
+  /** Maximum number of tokens of a conversation, including the next answer. */
   readonly contextLength: number;
   /** True if the start model answers too. */
   readonly hasStart: boolean;

@@ -18,7 +18,7 @@ export interface OtherRun {
   history: readonly Metrics[];
 }
 
-/** Most runs whose curves can be told apart. */
+/** Maximum number of runs whose curves can be told apart. */
 export const MOST_OVERLAID = 4;
 
 /** All saved runs, newest first. */

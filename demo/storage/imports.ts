@@ -7,7 +7,7 @@ import { readZip } from '../../src/runs/zip.ts';
 import { hasCode, readChanges } from './runChanges.ts';
 import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
 
-/** Most bytes of a folder or a .zip. More would not fit into a page's memory. */
+/** Maximum number of bytes of a folder or a .zip. More would not fit into a page's memory. */
 const MAX_BYTES = 512 * 2 ** 20;
 
 /** Files of a run that the page reads, or needs to resume. */

@@ -4,7 +4,7 @@ import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { readManifest } from '../../src/runs/manifest.ts';
 import type { RunFolder } from '../../src/runs/runFolder.ts';
 
-/** Most bytes of checkpoints of the newest run, and of each older one. A checkpoint of the page's own model takes about 5 MiB. */
+/** Maximum number of bytes of checkpoints of the newest run, and of each older one. A checkpoint of the page's own model takes about 5 MiB. */
 export const NEWEST_BYTES = 96 * 2 ** 20;
 export const OLDER_BYTES = 24 * 2 ** 20;
 

@@ -71,7 +71,7 @@ interface PageRunOptions {
 /** Milliseconds before each retry, because the browser needs a while to restart its GPU process. */
 const WAITS_MS = [0, 1000, 4000];
 
-/** Most bytes of a model that is saved: weights and two moments of a larger one would not fit into a page's memory. */
+/** Maximum number of bytes of a model that is saved: weights and two moments of a larger one would not fit into a page's memory. */
 const MAX_BYTES = 512 * 2 ** 20;
 
 /** Bytes of a run's tries. Beyond that, each step keeps only trainer.logRollouts of them. */

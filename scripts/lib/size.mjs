@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { inline } from './inline.mjs';
 
-/** Most bytes that a page can load before Start. Other sizes are only reported (docs/decisions/size.md). */
+/** Maximum number of bytes that a page can load before Start. Other sizes are only reported (docs/decisions/size.md). */
 const FIRST_PAINT_LIMIT = 200_000;
 
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;

@@ -1,4 +1,4 @@
-/** Tests that an export expresses our loss: the peer's formula, written by us, on one batch with the exported settings. */
+/** Tests that an export expresses our loss: our implementation of the peer's formula, on one batch with the exported settings. */
 
 import { expect, test } from 'vitest';
 import { trlRun } from '../../src/cli/export/trl.ts';

@@ -16,7 +16,7 @@ const stations: Station[] = [
   ...readFileSync('README.md', 'utf8').matchAll(/^\d\. (back in the step: )?\[`(\S+)`\]\(\2\), `(#?\w+)\(\)`/gm),
 ].map(([, back, file, name]) => ({ file, name, fromStep: back !== undefined }));
 
-/** Most files outside the list that a call can pass through, such as the sample between an agent loop and its engine. */
+/** Maximum number of files outside the list that a call can pass through, such as the sample between an agent loop and its engine. */
 const MAX_FILES_BETWEEN = 4;
 
 const texts = new Map<string, string>();

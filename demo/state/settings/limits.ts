@@ -3,10 +3,10 @@
 import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 
-/** Most tries of a step, because all tries of the newest step are stored for viewing. */
+/** Maximum number of tries of a step, because all tries of the newest step are stored for viewing. */
 const MAX_TRIES = 4096;
 
-/** Most steps, because every step is a point of every curve. */
+/** Maximum number of steps, because every step is a point of every curve. */
 const MAX_STEPS = 10_000;
 
 const whole = (n: number): string => n.toLocaleString('en');

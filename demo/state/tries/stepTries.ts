@@ -5,7 +5,7 @@ import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { savedRuns } from '../../storage/saved.ts';
 import { shownRun, tries } from '../page.ts';
 
-/** Most steps whose tries stay in memory. */
+/** Maximum number of steps whose tries stay in memory. */
 const MOST = 50;
 
 /** Tries of the first step that the page has seen of a run. */

@@ -4,7 +4,7 @@ import { useMemo, useRef } from 'preact/hooks';
 import { pickGroup } from '../../state/tries/shown.ts';
 import { type Group, isRight } from './groups.ts';
 
-/** Most tries that are shown as dots; more are shown as a bar. */
+/** Maximum number of tries that are shown as dots; more are shown as a bar. */
 const MAX_DOTS = 16;
 
 /** The row of problems. */

@@ -16,9 +16,9 @@ import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFla
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
 
-/** Most tokens of a chat, unless the flag or the model sets fewer. */
+/** Maximum number of tokens of a chat, unless the flag or the model sets fewer. */
 const CHAT_CONTEXT = 2048;
-/** Most rows of a prefill pass over a question. */
+/** Maximum number of rows of a prefill pass over a question. */
 const BATCHED_TOKENS = 512;
 
 export const generate: Command = {

@@ -22,7 +22,7 @@ export function startedIn(folder: string, env: NodeJS.ProcessEnv = currentIo().e
   return checkout ? `node ${quoted(join(relative(folder, checkout), 'scripts', 'webgrpo.mjs'))}` : startedAs(env);
 }
 
-/** Most characters of a message. A message can quote a command line of any length. */
+/** Maximum number of characters of a message. A message can quote a command line of any length. */
 const LONGEST_SENTENCE = 1000;
 
 /** Returns a message on one line, truncated. It can quote any input. */

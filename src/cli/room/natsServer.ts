@@ -29,7 +29,7 @@ export interface NatsServer {
 }
 
 const MIB = 2 ** 20;
-/** Most bytes of a message. A larger message closes its connection. */
+/** Maximum number of bytes of a message. A larger message closes its connection. */
 const MAX_PAYLOAD = 8 * MIB;
 const START_MS = 15_000;
 

@@ -36,7 +36,7 @@ export interface ListenOptions {
   token?: string | undefined;
   /** Origins of pages that can send requests. */
   allowOrigins?: readonly string[];
-  /** Milliseconds to receive a request's headers, and the complete request. */
+  /** Time limits in milliseconds to receive a request's headers, and the complete request. */
   headersMs?: number;
   requestMs?: number;
 }

@@ -28,7 +28,7 @@ export interface ServedRun {
   trainBatchSize: number;
   /** Runs a step on that many complete groups. Undefined if steps start automatically. */
   step?: ((groups: number) => Promise<Metrics>) | undefined;
-  /** Most calls in flight or waiting for a slot. */
+  /** Maximum number of calls in flight or waiting for a slot. */
   maxCalls?: number;
 }
 

@@ -12,7 +12,7 @@ export interface ClientLimits {
    * 600.
    */
   timeoutS?: number;
-  /** Most episodes that are open or waiting for their step; more are refused (429). Default: 4096. */
+  /** Maximum number of episodes that are open or waiting for their step; more are refused (429). Default: 4096. */
   maxTrajectories?: number;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser;

@@ -10,7 +10,7 @@ import type { Row, TrainRow } from './types.ts';
 
 export interface RowLimits {
   vocabSize: number;
-  /** Most tokens of a row. */
+  /** Maximum number of tokens of a row. */
   maxPositions: number;
 }
 

@@ -36,7 +36,7 @@ export interface SampleOptions extends Pick<
 > {
   /** 0 = greedy (log-probs are then those of temperature 1). */
   temperature?: number | undefined;
-  /** Most tokens to sample, up to `data.maxResponseLength`. */
+  /** Maximum number of tokens to sample, up to `data.maxResponseLength`. */
   maxTokens?: number | undefined;
   /** Seed of the random keys. Default: the config's. If given without `step`, a repeated call samples the same. */
   seed?: number | undefined;

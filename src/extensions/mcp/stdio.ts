@@ -14,7 +14,7 @@ import type { McpCommand } from './types.ts';
 const INHERITED =
   /^(HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|TMPDIR|APPDATA|HOMEDRIVE|HOMEPATH|LOCALAPPDATA|PROCESSOR_ARCHITECTURE|SYSTEMDRIVE|SYSTEMROOT|TEMP|USERNAME|USERPROFILE|PROGRAMFILES)$/;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Most bytes of a message. A longer line ends the server. */
+/** Maximum number of bytes of a message. A longer line ends the server. */
 export const MAX_MESSAGE_BYTES = 2 ** 26;
 /** Milliseconds that the process has to end after its input ends, and again after SIGTERM. */
 const END_MS = 1000;

@@ -21,7 +21,7 @@ export interface McpOptions {
   include?: readonly string[];
   /** Prefix of every tool name, e.g. 'git_'. */
   prefix?: string;
-  /** Milliseconds of a call. Default: rollout.multiTurn.toolTimeoutS. */
+  /** Time limit of a call, in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
   /** Characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
@@ -33,9 +33,9 @@ export interface McpOptions {
   maxSessions?: number;
   /** Calls in flight at the same time; others wait, within their time limit. Default: 16. */
   maxConcurrency?: number;
-  /** Most tools that a server may list, unless `include` selects some. Default: 128. */
+  /** Maximum number of tools that a server may list, unless `include` selects some. Default: 128. */
   maxTools?: number;
-  /** Milliseconds to connect and to list. Default: 30,000. */
+  /** Time limit to connect and to list tools, in milliseconds. Default: 30,000. */
   connectTimeoutMs?: number;
   /** Allow http to other machines, although others on the network can read it. Default: false. */
   allowHttp?: boolean;
@@ -56,7 +56,7 @@ export interface McpTools {
 const MAX_DESCRIPTION = 2000;
 /** Characters to keep at each end of a result without `maxResponseLength`: more than runs show a model. */
 const KEPT_CHARACTERS = 2 ** 20;
-/** Most tools to read, whatever `include` selects. */
+/** Maximum number of tools to read, whatever `include` selects. */
 const MAX_LISTED = 2 ** 14;
 
 /**

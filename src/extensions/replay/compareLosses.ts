@@ -38,7 +38,7 @@ export interface LossComparison {
   cosines: number[][];
 }
 
-/** Most bytes of gradients kept on the host, in addition to the last computed one. */
+/** Maximum number of bytes of gradients kept on the host, in addition to the last computed one. */
 const KEPT_BYTES = 2 ** 29;
 
 /**

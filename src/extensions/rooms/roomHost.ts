@@ -17,11 +17,11 @@ import { WeightStore } from './weights.ts';
 export interface RoomOptions {
   /** The run's config as plain JSON, which workers generate with. */
   config: Record<string, unknown>;
-  /** Most workers in the room at the same time. Default: 64. */
+  /** Maximum number of workers in the room at the same time. Default: 64. */
   maxWorkers?: number;
   /** Milliseconds without a sign of life after which a group goes to another worker. */
   ackWaitMs?: number;
-  /** Most bytes of samples that wait for the controller. Workers wait while the limit is reached. */
+  /** Maximum number of bytes of samples that wait for the controller. Workers wait while the limit is reached. */
   maxSampleBytes?: number;
   /** Number of weight versions kept on the server. Default: 2. */
   keptVersions?: number;
@@ -58,9 +58,9 @@ const NANOSECONDS = 1e6;
 const SILENT_MS = 10_000;
 /** Milliseconds that a restarted server has to create streams and buckets. */
 const OPEN_MS = 60_000;
-/** Milliseconds to announce the end of the run. If the server is unreachable, workers notice that themselves. */
+/** Time limit to announce the end of the run, in milliseconds. If the server is unreachable, workers notice that themselves. */
 const TELL_MS = 5000;
-/** Most workers whose counts are kept. */
+/** Maximum number of workers whose counts are kept. */
 const KEPT_WORKERS = 10_000;
 
 /** The controller's connection to a room: workers, notices, weights and counts. */

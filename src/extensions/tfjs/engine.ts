@@ -45,7 +45,7 @@ export type PolicyGradient = (
 export interface TfjsEngineOptions {
   /** Required for losses of kind 'policy', which this engine computes between two forward passes. */
   policyGradient?: PolicyGradient;
-  /** Most bytes of logits at a time. If the head rows need more, they are computed twice, in chunks. */
+  /** Maximum number of bytes of logits at a time. If the head rows need more, they are computed twice, in chunks. */
   logitsBytes?: number;
   /** Default: AdamW. */
   optimizer?: OptimizerSpec | undefined;

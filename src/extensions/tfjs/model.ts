@@ -16,7 +16,7 @@ export interface TfjsPass {
   config: ModelConfig;
   /** by block label */ weights: Map<string, Tensor>;
   /** [P, D] cos | sin */ ropeTable: Tensor;
-  /** Most bytes of logits at a time. */ logitsBytes: number;
+  /** Maximum number of bytes of logits at a time. */ logitsBytes: number;
 }
 
 /** Returns [2E]: log-probs of the E entries, then their entropies. Call inside tidy or a gradient. */

@@ -39,7 +39,7 @@ export interface CallRequest {
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_STOPS = 16;
-/** Most alternatives that the sampler returns per token. */
+/** Maximum number of alternatives that the sampler returns per token. */
 const MAX_TOP_LOGPROBS = 8;
 
 const flag = v.boolean('true or false');

@@ -43,7 +43,7 @@ export interface CompletionParams {
   temperature?: number | null;
   /** Keeps the smallest set of tokens whose probability mass reaches this value, 0 to 1. */
   top_p?: number | null;
-  /** Most tokens of the reply. The space left in the context is a second limit. */
+  /** Maximum number of tokens of the reply. The space left in the context is a second limit. */
   max_completion_tokens?: number | null;
   /** The older name of `max_completion_tokens`. */
   max_tokens?: number | null;

@@ -101,7 +101,7 @@ function drawDistance(u: number, { below, through, total }: TokenBounds, t: numb
   return Math.max(below[t] - goal, goal - through[t], 2 ** -24) / total[t];
 }
 
-/** Returns the reason for a rejection. Other weights change log-probs before they change a token, or change most of both. */
+/** Returns the reason for a rejection. Wrong weights usually change log-probs before they change a token, or change most of both. */
 function reasonOf({ tokens, wrongDraws, wrongLogProbs }: DrawCheck, firstDraw: number, firstLogProb: number) {
   if (wrongDraws === 0) return wrongLogProbs > 0 ? ('forged log-probs' as const) : undefined;
   const most = Math.min(wrongDraws, wrongLogProbs) > tokens / 2;
