@@ -11,7 +11,7 @@ const command = [process.env['FIREFOX_PATH'], 'firefox-esr', 'firefox'].find(
 let firefox: Firefox | undefined;
 test.afterAll(() => firefox?.close());
 
-test('opens in Firefox: trains where it has WebGPU, else says what is missing', async ({ baseURL }) => {
+test('the page trains in Firefox with WebGPU, and otherwise says what is missing', async ({ baseURL }) => {
   const missing = 'No Firefox is installed (FIREFOX_PATH, or firefox-esr or firefox in PATH): nothing is tested in it.';
   if (command === undefined) console.warn(missing);
   test.skip(command === undefined, missing);

@@ -66,7 +66,7 @@ test('Start can be pressed before the GPU has answered: the run starts afterward
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('a bad setting is refused in one sentence and can be corrected', async ({ page }) => {
+test('a bad setting is refused with one error message and can be corrected', async ({ page }) => {
   await page.goto(address({ ...TINY, lr: -1 }));
   await expect(page.getByRole('alert')).toContainText('Learning rate is -1; allowed:');
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();

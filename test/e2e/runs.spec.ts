@@ -5,7 +5,7 @@ import { expectState, inkOf, noticesOf, openPage, points, test, TINY } from './d
 
 const THREE = { ...TINY, steps: 3, 'trainer.saveFreq': 1 };
 
-test('a second run beside the first, and a fork of it', async ({ page }) => {
+test('a second run is shown next to the first, and forked', async ({ page }) => {
   await openPage(page, THREE);
   await start(page);
   await expect(page.locator('#runs')).toContainText('the first run');

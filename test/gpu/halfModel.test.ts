@@ -210,7 +210,7 @@ for (const [name, change] of [
     engine.destroy();
   });
 
-test('without shader-f16 the same spec runs in float32, and says so', async () => {
+test('without shader-f16 the same spec runs in float32, with a message', async () => {
   const asked: DeviceSpec = { ...spec, config, weights, dtype: 'float16' };
   const used = await withOfferedDtype(asked);
   if (await offered()) return expect(dtypeNote(asked, used)).toBeUndefined();

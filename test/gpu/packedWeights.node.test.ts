@@ -85,7 +85,7 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
     gpu.destroy();
   });
 
-  test('biases and norms stay as they are, matrices are near', async () => {
+  test('biases and norms are unchanged, and matrices are close', async () => {
     const gpu = await Gpu.create();
     const weights = initWeights(config, 3);
     const model = await loadModel(gpu, config, 16, weights, { lora, form: format });

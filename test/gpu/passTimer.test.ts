@@ -42,7 +42,7 @@ test('only labelled passes since the last read are timed, and the data is what r
     gpu.destroy();
   }));
 
-test('with more labelled passes than are kept the rest is left out; a sum over many stays finite', () =>
+test('labelled passes beyond the limit are skipped; a sum over many stays finite', () =>
   withGpu(async () => {
     const gpu = await Gpu.create();
     if (gpu.startTimer()) {
@@ -61,7 +61,7 @@ test('with more labelled passes than are kept the rest is left out; a sum over m
     gpu.destroy();
   }));
 
-test('a rollout with timestamps draws the same tokens, and tells the GPU’s time of prefill, decode and draws', () =>
+test('a rollout with timestamps has the same tokens, and reports the GPU’s time of prefill, decode and sampling', () =>
   withGpu(async () => {
     const gpu = await Gpu.create();
     const model = tinyModel(gpu);

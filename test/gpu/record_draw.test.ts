@@ -8,7 +8,7 @@ import { logProbsOf } from './sampleReference.ts';
 const POISON = 0xdeadbeef;
 const bits = (x: number) => new Uint32Array(Float32Array.of(x).buffer)[0];
 
-test.each([1, 63, 64, 65, 131])('log-prob, log mass, count and entropy of %i draws', (n) =>
+test.each([1, 63, 64, 65, 131])('log-prob, log mass, count and entropy of %i samples', (n) =>
   withGpu(async (gpu) => {
     const [V, R, cap] = [11, 3, 4];
     const logits = rng(n).normals(R * V, 2);

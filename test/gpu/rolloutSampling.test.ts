@@ -108,7 +108,7 @@ test('log-prob minus log mass is the log-prob under penalties, biases and cuts, 
     }
   }));
 
-test('a stop token cannot come before minNewTokens, and then may', () =>
+test('a stop token is possible only after minNewTokens', () =>
   withGpu(async () => {
     const { engine } = await newEngine();
     const greedy = (await run(engine, [request(1, 0, { temperature: 0, stopTokenIds: [] })])).get('1.0')!;
@@ -134,7 +134,7 @@ test('a penalty suppresses sampled tokens; a bias makes improbable tokens possib
     expect(Math.abs(forced.logProbs[0] - forced.logMass![0])).toBeLessThan(1e-3); // certain because of the bias
   }));
 
-test('with settings of its own, a sample still draws the same alone and together with plain neighbours', () =>
+test('a sample with special settings has the same tokens alone and with others', () =>
   withGpu(async () => {
     const { engine } = await newEngine({ ...SIZES, maxNumSeqs: 5 });
     const mixed = all.map((q, i) => ({

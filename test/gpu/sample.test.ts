@@ -241,7 +241,7 @@ describe('slot state', () => {
       expectSame(drawn, new Uint32Array(2 * 3 * 3).fill(POISON));
     }));
 
-  test('a chain of draws uses its own position each time, whatever slot and batch it is in', () =>
+  test('each token of a sequence uses its own position, in any slot and batch', () =>
     withGpu(async (gpu) => {
       const rows = rng(8).normals(4 * V);
       const slot = (id: number): Slot => ({ key: [id, 77], control: PLAIN, maxNewTokens: 3 });
@@ -267,7 +267,7 @@ describe('slot state', () => {
       expect(together[1].slice(9)).toEqual([together[1][6], 8, 3, 2]);
     }));
 
-  test('only entries first .. first + n - 1 are drawn', () =>
+  test('only entries first .. first + n - 1 are sampled', () =>
     withGpu(async (gpu) => {
       const slots = [0, 1, 2, 3, 4].map((i): Slot => ({ key: [i, 1], control: PLAIN }));
       const { draw, read } = arrange(gpu, { logits, V, slots, first: 1, n: 3, cap: 1 });

@@ -313,7 +313,7 @@ test("a copy of sapo as a user's loss: the same bits from as many dispatches and
   for (const [name, { data: values }] of builtIn.gradient) expect(own.gradient.get(name)!.data).toEqual(values);
 });
 
-test("a user's WGSL that is wrong, or whose names are taken, ends in one sentence with the compiler's words and line", async () => {
+test("a user's WGSL with errors or names already in use ends in one error with the compiler's message and line", async () => {
   const config = configOf({});
   const data = await offPolicySamples(config, 0.2);
   const of = (wgsl: string, numbers = {}) =>

@@ -132,7 +132,7 @@ test.each(Object.entries(FORGERIES))('%s: rejected', async (kind, { forge, reaso
   }
 });
 
-test.each(['redrawn', 'neighbour'] as const)('one token %s, all else honest: forged token', async (how) => {
+test.each(['redrawn', 'neighbour'] as const)('one token %s, everything else honest: forged token', async (how) => {
   const forged = await samplesBy(new ForgingEngine(engine.rollout, how, shipped.config.vocabSize), 4);
   for (const verdict of await verifyAll(forged)) {
     expect(verdict).toMatchObject({ accepted: false, reason: 'forged token' });
@@ -140,7 +140,7 @@ test.each(['redrawn', 'neighbour'] as const)('one token %s, all else honest: for
   }
 });
 
-test('a sample is accepted once, also where it comes twice at the same time', async () => {
+test('a sample is accepted once, also if it arrives twice at the same time', async () => {
   const verifier = verifierOf();
   const twice = await verifyAll([honest[0], honest[0]], verifier);
   expect(twice.map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason))).toEqual([

@@ -231,7 +231,7 @@ const EOS = tokenizer.eosTokenIds[0];
 const tokensIn = (mask: Uint32Array | undefined) =>
   Array.from({ length: V }, (_, t) => t).filter((t) => !mask || (mask[t >>> 5] >>> (t & 31)) & 1);
 
-describe('tokens that may come next', () => {
+describe('tokens that can come next', () => {
   const guide = new CallGuide(callable, vocabulary, V);
 
   test('all tokens are allowed in free text, and in a call those that keep it valid', () => {
@@ -254,7 +254,7 @@ describe('tokens that may come next', () => {
     }
   });
 
-  test.each([16, 20, 30, 80])('drawn at random with %i tokens left, a call is valid and complete', (left) => {
+  test.each([16, 20, 30, 80])('sampled at random with %i tokens left, a call is valid and complete', (left) => {
     const r = rng(left);
     const names = new Set<string>();
     for (let sample = 0; sample < 60; sample++) {

@@ -207,7 +207,7 @@ describe("read back by Hugging Face's reader", () => {
   });
 });
 
-test('the command line writes the file, and says that this tokenizer is not known there', async () => {
+test('the command line writes the file, and reports that llama.cpp does not know this tokenizer', async () => {
   const out = join(mkdtempSync(join(tmpdir(), 'webgrpo-gguf-')), 'tool.gguf');
   const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   const notes = await exportGguf('checkpoints/gsm8k-tool', out, 'q8_0');

@@ -90,7 +90,7 @@ describe('generated problems', () => {
     expect(Math.max(...rows.map(({ longest }) => longest))).toBeLessThanOrEqual(72);
   });
 
-  test('more held-out problems than there are is an error that says how many', () => {
+  test('requesting too many held-out problems is an error that states their number', () => {
     expect(() => heldOutProblems(100_000)).toThrow(
       /^100000 held-out problems were asked for, but template "[a-z-]+" has/,
     );

@@ -42,7 +42,7 @@ test('16-bit arrays that a kernel cannot use, or not alone, are refused', () => 
   );
 });
 
-test('bindings whose names begin alike are told apart', () => {
+test('bindings whose names share a prefix are distinguished', () => {
   const code = `
     alias Act = f32;
     @group(0) @binding(0) var<storage, read> dx: array<f32>;

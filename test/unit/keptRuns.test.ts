@@ -70,7 +70,7 @@ describe('.zip', () => {
   const bytesOf = (content: Uint8Array | string) =>
     typeof content === 'string' ? new TextEncoder().encode(content) : content;
 
-  test('is read as it was written', async () => {
+  test('a .zip is read back unchanged', async () => {
     const read = await readZip(writeZip('a run', files), 'run.zip');
     expect(read).toEqual(new Map(Array.from(files, ([path, content]) => [`a run/${path}`, bytesOf(content)])));
   });

@@ -5,7 +5,7 @@ import { type Declarations, defineKernel, readDeclarations } from '../../src/gpu
 import { rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
 import { printedKernels } from '../printedKernels.ts';
 
-test('bindings come from the WGSL, comments and order notwithstanding', () => {
+test('bindings are parsed from the WGSL, whatever its comments and order', () => {
   const code = `
     struct Params { n: u32, eps: f32 }
     override WG: u32 = 64u; // threads

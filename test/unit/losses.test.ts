@@ -110,7 +110,7 @@ describe.each(MODES)('%s', (mode) => {
     }
   });
 
-  test('tokens without advantage have value 0 and gradient 0, exactly, where the loss says so', () => {
+  test('tokens without advantage have exactly value 0 and gradient 0, for losses that say so', () => {
     const spec = specOf(mode);
     const found = [0.05, 0.6, 8].flatMap((drift) => {
       const samples = randomSamples(7, drift).map((s) => ({ ...s, advantages: s.advantages.map(() => 0) }));

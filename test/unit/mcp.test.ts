@@ -127,7 +127,7 @@ describe('a real server', () => {
     }
   });
 
-  test('over HTTP, killed in a call: an error text, then one that says that it is gone', async () => {
+  test('over HTTP, killed in a call: an error text, then one that says that the server is unreachable', async () => {
     const { url, stop } = await serve('streamableHttp');
     const { tools, stats } = await open(url, { name: 'all' });
     const long = callOnce(tools, 'trigger-long-running-operation', { duration: 600, steps: 6000 });
@@ -218,7 +218,7 @@ describe('a server that misbehaves', () => {
     expect(trajectory).toMatchObject({ numToolCalls: 1, numTurns: 2 });
   });
 
-  test('sends 10 MB: cut as the run says, at both ends, and the rest is not kept', async () => {
+  test('sends 10 MB: truncated as configured, at both ends, and the rest is not kept in memory', async () => {
     const { text } = await fault('10 MB', {}, { limits: { toolResponseTruncateSide: 'middle' } });
     expect(text).toBe(`${'x'.repeat(200)}...(truncated)...${'x'.repeat(200)}`);
     const { text: short } = await fault('10 MB', { maxResponseLength: 10, truncateSide: 'right' });
@@ -244,7 +244,7 @@ describe('a server that misbehaves', () => {
     expect(mcp.stats.badMessages).toBe(4);
   });
 
-  test('a storm of tools/list_changed, progress, requests of its own: counted, refused, and the tools stay', async () => {
+  test('sends many tools/list_changed, progress and requests: they are counted or refused, and the tools stay', async () => {
     const storm = await fault('storm');
     expect(storm.text).toBe('after the storm');
     expect(storm.stats.listChanged).toBe(20_000);
@@ -304,7 +304,7 @@ describe('a server that misbehaves', () => {
     }
   });
 
-  test('does not start, dies at once, never answers initialize: one sentence each', async () => {
+  test('does not start, dies immediately, never answers initialize: one error message each', async () => {
     const none = { command: 'no-such-program' };
     await expect(open(none)).rejects.toThrow(
       'The MCP server "no-such-program" does not start: there is no such program; check `command`.',

@@ -71,7 +71,7 @@ test("a judge's reply without a number counts as 0", async () => {
   expect(complete).toHaveBeenCalledWith(expect.stringContaining('What is 2 + 2?\n\nAnswer:\n#### 4'));
 });
 
-test('rule and models are added by weights; the outcome stays the rule’s', async () => {
+test('scores of rule and models are added by weights; the outcome is the rule’s', async () => {
   const rule = () => ({ score: 1, acc: 1, extra: { answered: 1 } });
   const reward = addScores(rule, {
     taste: { weight: 0.5, score: discriminativeScorer({ model: 'm', load: () => Promise.resolve(classify) }) },

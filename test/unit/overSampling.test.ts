@@ -100,7 +100,7 @@ test('groups that a step does not take are kept, and the next step starts only t
   expect(numbersOf(running)).toEqual([]);
 });
 
-test('the share of trained tokens that older weights drew', () => {
+test('the share of trained tokens that older weights sampled', () => {
   const sample = (mask: number[], versions: number[]) =>
     ({ trajectory: { mask: Uint8Array.from(mask), weightVersions: Uint32Array.from(versions) } }) as unknown as Sample;
   expect(staleShare([sample([1, 1, 0, 1], [0, 1, 0, 2]), sample([1], [2])])).toBe(0.5);

@@ -30,7 +30,7 @@ test("the page's recipes are those of configs/ that need no file of the user", (
 describe.each(Object.entries(RECORDED))('what is recorded of %s', (name, recorded) => {
   const config = configOf(name);
 
-  test('is of the recipe as it is now', () => {
+  test('recorded figures belong to the current recipe', () => {
     const { steps, tries, evaluated, tokens } = recorded;
     expect({ steps, tries, evaluated, tokens }).toEqual({
       steps: config.trainer.totalTrainingSteps,
@@ -48,7 +48,7 @@ describe.each(Object.entries(RECORDED))('what is recorded of %s', (name, recorde
   });
 });
 
-test('time goes with the tries, the steps and the evaluations that are asked for', () => {
+test('the estimated time depends on the configured tries, steps and evaluations', () => {
   const config = configOf('reverse-text');
   const { seconds } = RECORDED['reverse-text'];
   const twice = { ...config, rollout: { ...config.rollout, n: 2 * config.rollout.n } };

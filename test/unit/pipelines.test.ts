@@ -240,7 +240,7 @@ describe("verl's modes, by what is trained on", () => {
     for (const [, underWay] of run.engine.changes) expect(underWay).toBe(0);
   });
 
-  test('d, async with partial rollout: requests go on under new weights', async () => {
+  test('d, async with partial rollout: requests continue with new weights', async () => {
     const engines: PacedEngine[] = [];
     const untilSync = (number: number) => {
       const engine = engines[0];
@@ -283,7 +283,7 @@ describe('what repeats exactly, however long samples take', () => {
     expect(contentOf(await second.steps())).toEqual(contentOf(await first.steps()));
   });
 
-  test('one-step-off goes on from a checkpoint as if unbroken', async () => {
+  test('one-step-off resumes exactly from a checkpoint', async () => {
     const config = configOf({ pipeline: 'one-step-off' });
     const whole = contentOf(await new Run(config, paced(1)).steps());
     const before = new Run(config, paced(2));
@@ -482,7 +482,7 @@ test('a run that ends releases records that wait for space in the queue', async 
   expect(ends).toEqual([new Error('The groups were given up.')]);
 });
 
-test('shared weights: nothing is drawn while they change', async () => {
+test('shared weights: no token is sampled while they change', async () => {
   const run = new Run(configOf({ asyncTraining: { stalenessThreshold: 1 } }), paced(5), { shared: true });
   await run.source.generate(1);
   await run.source.pause();

@@ -136,7 +136,7 @@ test('data.filterOverlongPrompts: the next problem instead, counted, prefetched 
   );
 });
 
-test('data.trainMaxSamples: the first of the stream, each once an epoch, in an order of its own from the second on', async () => {
+test('data.trainMaxSamples: the first of the stream, each once per epoch, in a different order from the second epoch', async () => {
   const endless: Task = { ...withoutEnd, train: (number) => ({ ...words.train(0, 1), id: `w${number}` }) };
   const ids = async (queue: ProblemQueue, count: number) => (await queue.take(count)).map(({ id }) => id);
   const queue = wordQueue({ trainMaxSamples: 6 }, endless);

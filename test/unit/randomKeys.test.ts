@@ -119,7 +119,7 @@ describe('a trainer that is resumed from a checkpoint, with an evaluation after 
   });
 });
 
-test('workers of a room, beside the evaluation of the controller', async () => {
+test('workers of a room, during an evaluation of the controller', async () => {
   const draws = new Draws();
   const engines = [0, 1, 2].map(() => draws.of(pacedEngine()));
   const config = configOf();
@@ -170,7 +170,7 @@ describe('a learner', () => {
     expect(new Set(places).size).toBe(places.length);
   });
 
-  test('whose state is loaded while samples are asked for: they count from the state', async () => {
+  test('a learner whose state is loaded while samples are requested, which count from the state', async () => {
     const draws = new Draws();
     const learner = learnerOn(draws);
     const state = await learner.saveState();
@@ -212,7 +212,7 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('three groups of one question, at once', async () => {
+  test('three concurrent groups of one question', async () => {
     const run = running();
     await Promise.all(Array.from({ length: 6 }, () => run.asked()));
     expectDifferent(run.keys(), 6);
@@ -307,7 +307,7 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('a call beside one that failed, and calls after it', async () => {
+  test('a call concurrent with one that failed, and calls after it', async () => {
     const run = running();
     const client = run.trainer.client();
     await run.ask(client);
@@ -331,7 +331,7 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('a fork beside a call that a checkpoint lacks', async () => {
+  test('a fork concurrent with a call that a checkpoint lacks', async () => {
     const run = running();
     const client = run.trainer.client();
     run.rollout.waits = ({ contextIds }) => contextIds === run.rollout.requests[0].contextIds;

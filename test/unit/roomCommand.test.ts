@@ -100,7 +100,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     expect(checkpointsOf('idle')).toEqual(['step-0']);
   });
 
-  test('signals while the NATS server is gone: the controller saves its last step and ends, its worker leaves', async () => {
+  test('signals while the NATS server is unreachable: the controller saves its last step and ends, and its worker leaves', async () => {
     const running = await runningServer();
     const room = run('room', 'gone', ...LONG, '--nats', withUser(running.address), '--worker', 'worker:w');
     const worker = start('join', running.address, '--code', 'worker:w', '--name', 'stays');

@@ -75,7 +75,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     expect(said).not.toContain('PONG');
   });
 
-  test('with TLS: pages come by wss, with the certificate of the room', async () => {
+  test('with TLS: pages connect by wss, with the certificate of the room', async () => {
     const tls = selfSigned(folder);
     const { invitation } = await open({ ...options(), tls });
     const [, url] = /\?room=(wss:[^#]+)#code=SU/.exec(invitation[1])!;

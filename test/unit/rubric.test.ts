@@ -154,7 +154,7 @@ describe('allowed content of a rubric', () => {
   });
 
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-rubric-'));
-  test('an error in a file names its line; a file that is none says so', async () => {
+  test('an error in a file names its line; a file that is not a rubric is refused', async () => {
     const file = join(folder, 'r.yaml');
     writeFileSync(
       file,
@@ -170,7 +170,7 @@ describe('allowed content of a rubric', () => {
     await expect(readRubric(join(folder, 'none.yaml'))).rejects.toThrow('none.yaml');
   });
 
-  test('in a config: a path is read by the command line, an object is checked at once', async () => {
+  test('in a config: a path is read by the command line, and an object is validated immediately', async () => {
     const base = 'name: x\nmodel: {path: y}\n';
     const config = parseTrainConfig(`${base}reward: {rubric: examples/rubric.yaml}`, { source: 'c.yaml' });
     const { rubric } = (await withRewardFiles(config)).reward;
@@ -286,7 +286,7 @@ describe("scores from the judge's numbers", () => {
     expect((await reward(sampleOf('x', { dataSource: 'prose' }))).extra).toEqual({ rule: 4 });
   });
 
-  test('the report draws each criterion', () => {
+  test('the report has a curve of each criterion', () => {
     const line = {
       'training/global_step': 1,
       'reward/good/mean': 0.5,

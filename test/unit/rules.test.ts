@@ -50,7 +50,7 @@ test.each([
   if (column !== undefined) expect(error.column).toBe(column);
 });
 
-test('every preset loads and runs; 128 tries are scored at once', async () => {
+test('every preset loads and runs; 128 tries are scored together', async () => {
   for (const { code } of PRESETS.reward) {
     const scores = await (await opened('reward', code)).run(Array.from({ length: 128 }, () => tried));
     expect(scores).toHaveLength(128);
@@ -67,7 +67,7 @@ test('every preset loads and runs; 128 tries are scored at once', async () => {
   expect(await answer(offByOne)).toBe('36');
 });
 
-test('a tool may return any JSON value; another is told to the user', async () => {
+test('a tool can return any JSON value; other values are reported to the user', async () => {
   const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: '' }, state: undefined };
   const answer = async (result: string) => {
     const code = `export const name = 'own', description = '', parameters = { type: 'object', properties: {} };
@@ -94,7 +94,7 @@ const config = resolveTrainConfig({
 const trainer = { config } as GrpoTrainer;
 const openRule = (kind: RuleKind, rule: Rule<RuleKind>): OpenRule => ({ kind, of: { name: 'mine', code: '' }, rule });
 
-test('the clipped loss as code has the gradients of the built-in one, and a loss with a grad of its own is not differentiated', async () => {
+test('the clipped loss as code has the gradients of the built-in one, and a loss that returns grad is not differentiated', async () => {
   const ratios = [0.5, 0.79, 0.81, 1, 1.1, 1.27, 1.29, 2];
   const count = ratios.length * 2;
   const floats = (of: (e: number) => number) => Float32Array.from({ length: count }, (_, e) => of(e));

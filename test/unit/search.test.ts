@@ -11,7 +11,7 @@ const signal = new AbortController().signal;
 const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: 'Bo' }, state: undefined, signal };
 const ask = (tool: Tool, args: Record<string, unknown>, state?: unknown) => tool.execute(args, { ...context, state });
 
-test('BM25 ranks the title above a mention, and says when there is nothing', async () => {
+test('BM25 ranks the title above a mention, and reports when nothing matches', async () => {
   const search = searchTool(await localSearch(DOCUMENTS), { topK: 2 });
   expect(await ask(search, { query: 'Lorum' })).toBe('2: Lorum\n1: Ana');
   expect(await ask(search, { query: 'zebra' })).toBe('nothing found');

@@ -69,7 +69,7 @@ describe('Hermes', () => {
   });
 });
 
-test('arguments are read under either name, whatever the format says', () => {
+test('arguments are read under either name, in every format', () => {
   const read = [{ name: 'search', args: { query: 'q' } }];
   for (const key of ['arguments', 'parameters']) {
     expect(hermes(`{"name": "search", "${key}": {"query": "q"}}`)).toEqual(read);

@@ -219,7 +219,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
 
-test('a second signal ends the process at once', async () => {
+test('a second signal ends the process immediately', async () => {
   const gate = new TestGate();
   gate.upTo(0);
   const running = start(['name=ended', 'trainer.totalTrainingSteps=2'], gate);

@@ -30,7 +30,7 @@ test("the random number of a position equals the kernel's", () => {
   }
 });
 
-describe('configs that cannot be verified are refused in one sentence', () => {
+describe('configs that cannot be verified are refused with one error message', () => {
   const alone = 'samples of others are verified by draws at the temperature alone';
   test.each([
     [{ topK: 5 }, `rollout.topK is 5, but ${alone}; set it to 0.`],
