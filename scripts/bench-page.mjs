@@ -222,7 +222,7 @@ async function heapGrowth(page, steps) {
  * @param {number} rounds
  */
 async function inspectorCost(page, rounds) {
-  const [open, close] = [/^Look at the tokens/, /^Back to the text/].map((name) =>
+  const [open, close] = [/^Inspect tokens/, /^Show text/].map((name) =>
     page.getByRole('button', { name }).first(),
   );
   if (
@@ -231,7 +231,7 @@ async function inspectorCost(page, rounds) {
       () => false,
     ))
   )
-    return { inspectorCost: null, inspectorNote: 'no try has a button "Look at the tokens"' };
+    return { inspectorCost: null, inspectorNote: 'no try has a button "Inspect tokens"' };
   /** @type {{ open: number[], closed: number[] }} */
   const times = { open: [], closed: [] };
   for (let i = 0; i < 2 * rounds; i++) {

@@ -93,7 +93,7 @@ const STATES = {
     query: QUICK,
     steps: 4,
     act: async (page) => {
-      const missing = await press(page, /Look at the tokens/);
+      const missing = await press(page, /Inspect tokens/);
       const token = page.locator('.token').nth(4);
       await token.evaluate((element) => element.scrollIntoView({ block: 'center' })).catch(() => {});
       await token.hover({ timeout: 5000 }).catch(() => {});

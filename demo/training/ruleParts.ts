@@ -150,6 +150,6 @@ export function tokensToTry(): RuleTokens {
 /** The task's tools, with this one in place of the one of its name, or beside them. Throws InputError. */
 function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
   const taken = environments.some((one) => one.name === tool.name || one.tools?.some(({ name }) => name === tool.name));
-  if (taken) throw new InputError(`The task's environment has a tool "${tool.name}"; take another name.`);
+  if (taken) throw new InputError(`The task's environment already has a tool "${tool.name}". Choose another name.`);
   return [...tools.filter(({ name }) => name !== tool.name), tool];
 }

@@ -10,7 +10,7 @@ const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.lig
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: 3, 'trainer.testFreq': 2 });
-  await page.getByText('Words of this page').click();
+  await page.getByText('Glossary').click();
   await page.getByText('More settings').click();
   await expectNoViolations(page, 'idle, settings and words open');
   engine.upTo(0);
@@ -20,7 +20,7 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
   const one = page.locator('#rollouts .try').first();
-  await one.getByRole('button', { name: 'Look at the tokens' }).click();
+  await one.getByRole('button', { name: 'Inspect tokens' }).click();
   await one.getByRole('option').first().click();
   await expectNoViolations(page, 'running, editor and inspector open', QUICK);
   await page.getByRole('button', { name: 'Pause' }).click();
@@ -49,7 +49,7 @@ test('axe finds nothing where a link brought a result, where it is copied by han
   const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
   const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000 });
   await page.goto(`${address({ seed: 3 })}#r=${sent}`);
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('3 steps, seed 3, 8 min');
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('3 steps, seed 3, 8 min');
   await page.getByRole('button', { name: 'Copy link' }).click();
   const link = page.getByLabel('Copy this link');
   await expect(link).toHaveValue(/\?seed=3#r=/);
@@ -58,7 +58,7 @@ test('axe finds nothing where a link brought a result, where it is copied by han
     await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
   ).toBe(await link.inputValue());
   await expectNoViolations(page, 'a result from a link, to be copied by hand', QUICK);
-  await page.getByRole('button', { name: 'Put it away' }).click();
+  await page.getByRole('button', { name: 'Close' }).click();
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
   await expectNoViolations(page, 'recorded run', QUICK);
@@ -122,7 +122,7 @@ test('the main path by keyboard alone; the focus stays where it is', async ({ pa
   await page.keyboard.press('Enter');
   await expectState(page, 'done');
   expect(await focused(page), 'after Stop').toBe('Stop');
-  await expect(announcer).toContainText('The run is over.');
+  await expect(announcer).toContainText('The run has ended.');
 });
 
 test('a word tells its meaning on hover, focus and Escape closes it', async ({ page }) => {

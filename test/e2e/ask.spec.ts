@@ -70,7 +70,7 @@ test('questions before, in and after training, which leave the run as it is', as
   await box(page).fill('pens '.repeat(600));
   await expect(page.locator('#ask-count')).toContainText('too long');
   await box(page).press('Enter');
-  await expect(page.locator('#ask [role=alert]')).toContainText(/has \d+ tokens, and at most \d+ leave room/);
+  await expect(page.locator('#ask [role=alert]')).toContainText(/has \d+ tokens, but at most \d+ leave space/);
 
   await page.getByRole('button', { name: 'New conversation' }).click();
   engine.upTo(0);

@@ -94,7 +94,7 @@ test('saved by the page, opened by the command line, gone on with there, and loa
     await page.getByLabel('Load a .zip').setInputFiles(other);
     await expect(page.getByText('other.zip is no .zip that can be read')).toBeVisible();
     await page.getByLabel('Load a folder').setInputFiles(dirname(join(run, 'rollouts', 'x')));
-    await expect(page.getByText('This is no run: a run has config.yaml and metrics.jsonl.')).toBeVisible();
+    await expect(page.getByText('Not a run folder: config.yaml or metrics.jsonl is missing.')).toBeVisible();
   });
 });
 

@@ -40,7 +40,7 @@ test('tries follow the run until somebody marks text or picks a problem; focus s
 
   const follow = tries(page).locator('.follow');
   await follow.click();
-  await expect(follow).toHaveText('Newest shown');
+  await expect(follow).toHaveText('Following');
   await expect(tries(page).locator('.label')).toContainText('Step 3,');
   await first.focus();
   await page.evaluate(() => Object.assign(globalThis, { focused: document.activeElement }));
@@ -72,9 +72,9 @@ test('the inspector shows every token with its numbers, by pointer and by keys, 
   await engine.endStep(1);
   await expectStep(page, 1);
   const one = tries(page).locator('.try').first();
-  await one.getByRole('button', { name: 'Look at the tokens' }).hover();
+  await one.getByRole('button', { name: 'Inspect tokens' }).hover();
   await page.mouse.down();
-  await expect(tries(page).locator('.follow')).toHaveText('Show the newest');
+  await expect(tries(page).locator('.follow')).toHaveText('Follow the run');
   await engine.endStep(3);
   await expectStep(page, 3);
   await page.mouse.up(); // a slow finger

@@ -46,7 +46,7 @@ test('on a desk the tries stand left of the curves, above the fold', async ({ pa
   expect(start.y).toBeLessThan(450);
   await runTwoSteps(page, engine);
   const status = (await boxOf(page, '#status')).height;
-  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pause" may not wrap
+  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pauses" must not wrap
   expect((await boxOf(page, '#status')).height).toBe(status);
   await page.setViewportSize({ width: 1920, height: 1080 });
   const right = await page.evaluate(() =>

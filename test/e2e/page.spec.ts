@@ -30,7 +30,7 @@ test('without WebGPU it says what is missing and what to do', async ({ page }) =
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto('/');
   await expectState(page, 'no-gpu');
-  await expect(page.getByText('This browser has no WebGPU')).toBeVisible();
+  await expect(page.getByText('Training needs WebGPU')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
@@ -109,7 +109,7 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
+  await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
 test('a stop that is asked for before there is a run is heard', async ({ page }) => {
@@ -124,7 +124,7 @@ test('a stop that is asked for before there is a run is heard', async ({ page })
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   arrive();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
+  await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
 test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page, engine }) => {
@@ -150,7 +150,7 @@ test('an engine that dies again and again is reported, and the run can be gone o
   expect(page.workers()).toEqual([]);
   await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.Go onDiscard');
   engine.open();
-  await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await expectState(page, 'done');
   await expectStep(page, 3);
 });

@@ -154,9 +154,9 @@ test.describe('with TLS', () => {
       await openFor(page, webSocketUrl, room.code);
       await page.getByRole('button', { name: 'Join', exact: true }).click();
       const problem = region(page).locator('.notice.error');
-      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. A page is not told why`);
+      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. The server may be down`);
       const shown = `https://${new URL(webSocketUrl).host}/`;
-      await expect(problem).toContainText(`open ${shown} in another tab`);
+      await expect(problem).toContainText(`Open ${shown} in another tab`);
       const tab = await context.newPage();
       await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // it is where the browser says why
       await tab.close();

@@ -117,7 +117,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await test.step('reloaded and gone on with, it goes by them still', async () => {
     engine.upTo(5);
     await page.reload();
-    await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+    await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
     await goesByTheReward(page, engine, 6);
     await expect(changed).toContainText('Step 5 Learning rate 0.0003 \u2192 0.0001');
   });
@@ -132,14 +132,14 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
     await download.saveAs(file);
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).click();
-    await expect(page.locator('.offer')).toContainText('with rules that somebody wrote (reward: a reward of your own)');
+    await expect(page.locator('.offer')).toContainText('This run contains custom rules (reward: a reward of your own)');
     await expectState(page, 'loading');
     await page.getByRole('button', { name: 'Run its rules' }).click();
     await goesByTheReward(page, engine, 7);
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await expect(page.locator('#runs tbody tr')).toHaveCount(3);
     await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).first().click();
-    await page.getByRole('button', { name: 'Go on without them' }).click();
+    await page.getByRole('button', { name: 'Resume without its rules' }).click();
     await expect(changed).toContainText("Reward: the task's own reward");
     await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true });
   });

@@ -52,10 +52,10 @@ test('a second run beside the first, and a fork of it', async ({ page }) => {
     await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
     const notices = await noticesOf(page);
     await page.getByRole('button', { name: 'Start the fork' }).click();
-    await expect.poll(notices).toMatch(/Went on from step 2\./);
+    await expect.poll(notices).toMatch(/Resumed from step 2\./);
     await expectState(page, 'done');
     await expect(rows).toHaveCount(3);
-    await expect(rows.first()).toContainText(/fork of The run of .* after step 2/);
+    await expect(rows.first()).toContainText(/fork of Run of .* after step 2/);
     await expect(rows.first().locator('.changes')).toHaveText('loss vanilla \u2192 cispo');
     await expect(page.locator('.run-legend li')).toHaveCount(3);
     expect(await points(page, 'reward')).toBe(3);

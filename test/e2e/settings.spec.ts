@@ -40,7 +40,7 @@ test('a wrong choice of the address is named, and a recipe that is not there ope
   await expect(page.getByLabel('Algorithm')).toHaveValue('foo');
   await page.goto('/?config=nonexistent');
   await expect(page.locator('.notice.error')).toContainText(
-    'The page has no recipe "nonexistent"; it has gsm8k-tool, reverse-text',
+    'Unknown recipe "nonexistent". Recipes of the page: gsm8k-tool, reverse-text',
   );
   await expect(page.locator('.notice.error')).not.toContainText('.yaml');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();

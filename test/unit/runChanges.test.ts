@@ -63,7 +63,7 @@ test('comes back from its text as it was; a line that is no change is refused', 
   ];
   for (const line of wrong)
     expect(() => readChanges(`${changesText(CHANGES.slice(0, 1))}${line}\n`, 'changes.jsonl'), line).toThrow(
-      /^changes\.jsonl, line 2 is no change of a run/,
+      /^changes\.jsonl, line 2 is not a change of a run\./,
     );
 });
 

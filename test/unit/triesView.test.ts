@@ -32,16 +32,16 @@ const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[
 
 test('a group says why it teaches, or why not', () => {
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
-    'All 3 tries earned 1.00: no difference, so no advantage, so no gradient. The update skips them.',
+    'All 3 tries earned 1.00. Equal rewards give no advantage and no gradient, so the update skips this group.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
-    '1 of 4 right: the right ones are made likelier (advantage +1.50), the wrong ones less likely (\u22120.50).',
+    '1 of 4 are right. The update makes right tries more likely (advantage +1.50) and wrong ones less likely (\u22120.50).',
   );
   expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
-    'Rewards from 0.10 to 0.20: 1 made likelier (up to +0.70), 1 less likely (up to \u22120.70).',
+    'Rewards range from 0.10 to 0.20: 1 more likely after the update (up to +0.70), 1 less likely (up to \u22120.70).',
   );
   expect(sentenceOf(tryOf(0, 1, 1, null), tryOf(0, 0, 0, null))).toBe(
-    '2 tries so far; they are compared once all are scored.',
+    '2 tries so far. Advantages are computed when all are scored.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');

@@ -139,8 +139,8 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
         Show
       </button>
       {!run.record.finished && (
-        <button type="button" aria-label={`Go on with ${name}`} disabled={active.value} onClick={() => goOn(run)}>
-          Go on
+        <button type="button" aria-label={`Resume ${name}`} disabled={active.value} onClick={() => goOn(run)}>
+          Resume
         </button>
       )}
       <button
