@@ -222,9 +222,7 @@ async function heapGrowth(page, steps) {
  * @param {number} rounds
  */
 async function inspectorCost(page, rounds) {
-  const [open, close] = [/^Inspect tokens/, /^Show text/].map((name) =>
-    page.getByRole('button', { name }).first(),
-  );
+  const [open, close] = [/^Inspect tokens/, /^Show text/].map((name) => page.getByRole('button', { name }).first());
   if (
     !(await open.waitFor({ timeout: 20_000 }).then(
       () => true,

@@ -113,7 +113,7 @@ const STATES = {
     query: QUICK,
     steps: 3,
     act: async (page) => {
-      const missing = await press(page, /Change the rules/);
+      const missing = await press(page, /Change reward, loss or tools/);
       await page.locator('#rules .cm-editor').scrollIntoViewIfNeeded();
       return missing;
     },

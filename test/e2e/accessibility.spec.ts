@@ -17,7 +17,7 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.endStep(1);
   await expectPoints(page, 'reward', 1);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
   const one = page.locator('#rollouts .try').first();
   await one.getByRole('button', { name: 'Inspect tokens' }).click();
@@ -26,7 +26,7 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await page.getByRole('button', { name: 'Pause' }).click();
   engine.open();
   await expectState(page, 'paused');
-  await page.getByRole('textbox', { name: 'Your own problem' }).press('Enter');
+  await page.getByRole('textbox', { name: 'Your problem' }).press('Enter');
   await expect(page.locator('#ask .exchange')).toHaveCount(1);
   await expect(page.locator('#ask .drawing')).toHaveCount(0);
   await page.getByRole('tab', { name: 'Settings' }).click();
@@ -129,8 +129,8 @@ test('a word tells its meaning on hover, focus and Escape closes it', async ({ p
   await page.clock.install();
   await page.goto(address());
   const word = page.getByRole('button', { name: 'Entropy' });
-  const meaning = page.getByRole('tooltip').filter({ hasText: 'How undecided the model is' });
-  await expect(word).toHaveAccessibleDescription(/^How undecided the model is/);
+  const meaning = page.getByRole('tooltip').filter({ hasText: 'How uncertain the model is' });
+  await expect(word).toHaveAccessibleDescription(/^How uncertain the model is/);
   await word.hover();
   await expect(meaning).toBeVisible();
   await meaning.hover();
@@ -150,7 +150,7 @@ test.describe('touch', () => {
   test('a word tells its meaning; targets are large enough for a finger', async ({ page }) => {
     await openPage(page);
     await page.getByRole('button', { name: 'KL', exact: true }).tap();
-    const meaning = page.getByRole('tooltip').filter({ hasText: 'How far an update moved' });
+    const meaning = page.getByRole('tooltip').filter({ hasText: 'Distance from the policy' });
     await expect(meaning).toBeInViewport({ ratio: 1 });
     await page.locator('h1').tap();
     await expect(meaning).toBeHidden();

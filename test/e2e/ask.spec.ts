@@ -7,7 +7,7 @@ import { expectState, expectStep, onlyInFull, openPage, test, TINY } from './dem
 const STEPS = 3;
 const QUESTION = 'Tom puts 6 pens in each of 7 boxes. How many pens in all?';
 
-const box = (page: Page) => page.getByRole('textbox', { name: /Your own problem|Go on/ });
+const box = (page: Page) => page.getByRole('textbox', { name: /Your problem|Continue/ });
 const newest = (page: Page) => page.locator('#ask .exchange').first();
 const names = (page: Page) => newest(page).getByRole('heading');
 
@@ -64,7 +64,7 @@ test('questions before, in and after training, which leave the run as it is', as
     await answered(page, ++count);
   }
   await expect(newest(page).locator('.call').first()).toHaveText(/^\w+\(.+\)$/);
-  await expect(newest(page).locator('.tool').first()).toContainText(/tool answers.*\d/);
+  await expect(newest(page).locator('.tool').first()).toContainText(/tool result.*\d/);
   await expect(page.locator('#ask [role=status]')).toContainText('Before training: ');
 
   await box(page).fill('pens '.repeat(600));
@@ -108,7 +108,7 @@ test('trained to 0.8: the answer before training stands beside the one now, and 
   await expect(page.locator('#result pre')).toContainText(
     'pass@1 on held-out problems, before training and after 30 steps',
   );
-  await page.getByLabel('Each token').selectOption('greedy');
+  await page.getByLabel('Sampling').selectOption('greedy');
   await box(page).fill(QUESTION);
   await box(page).press('Enter');
   await answered(page, 1);

@@ -83,7 +83,7 @@ test('saved by the page, opened by the command line, gone on with there, and loa
     await expect(page.getByLabel('Name of the run').first()).toHaveValue(name);
     await expectPoints(page, 'reward', 1);
     await expect(page.locator('#rollouts')).toContainText(isFull ? 'Step 2,' : 'Step 1,');
-    await page.getByRole('button', { name: `Go on with ${name}` }).click();
+    await page.getByRole('button', { name: `Resume ${name}` }).click();
     await expectState(page, 'done');
     await expectPoints(page, 'reward', isFull ? 2 : 3);
   });

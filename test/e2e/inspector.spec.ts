@@ -83,9 +83,9 @@ test('the inspector shows every token with its numbers, by pointer and by keys, 
   await expect(tokens).toHaveCount(count);
 
   await tokens.first().click();
-  await expect(fact(page, 'Place')).toHaveText(`1 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`1 of ${count}`);
   const label = await tokens.first().getAttribute('aria-label');
-  expect(label).toContain(`: probability ${await fact(page, 'Probability when drawn').innerText()}`);
+  expect(label).toContain(`: probability ${await fact(page, 'Probability at sampling').innerText()}`);
   await expect(one.locator('.bars li')).toHaveCount(8);
   const shares = await one.locator('.bars .share-text').allInnerTexts();
   expect(shares.reduce((sum, text) => sum + (text.startsWith('<') ? 0 : Number.parseFloat(text)), 0)).toBeLessThan(
@@ -99,9 +99,9 @@ test('the inspector shows every token with its numbers, by pointer and by keys, 
 
   await tokens.first().focus();
   await page.keyboard.press('ArrowRight');
-  await expect(fact(page, 'Place')).toHaveText(`2 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`2 of ${count}`);
   await page.keyboard.press('End');
-  await expect(fact(page, 'Place')).toHaveText(`${count} of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`${count} of ${count}`);
   await expect(one.getByRole('button', { name: 'Next token' })).toBeDisabled();
   await page.keyboard.press('Home');
   await page.keyboard.press('ArrowRight');
@@ -110,11 +110,11 @@ test('the inspector shows every token with its numbers, by pointer and by keys, 
   await expectState(page, 'done');
   await expect(tokens.nth(1)).toBeFocused();
   await expect(tokens).toHaveCount(count);
-  await expect(fact(page, 'Place')).toHaveText(`2 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`2 of ${count}`);
   const likeliest = await one.locator('.bars').innerText();
   await tokens.nth(2).hover();
-  await expect(fact(page, 'Place')).toHaveText(`3 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`3 of ${count}`);
   await expect(one.locator('.bars li')).toHaveCount(8);
   expect(await one.locator('.bars').innerText(), 'of the token under the pointer').not.toBe(likeliest);
-  await expect(one.locator('.try-times')).toContainText('the model writes');
+  await expect(one.locator('.try-times')).toContainText('generating');
 });

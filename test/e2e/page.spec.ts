@@ -97,7 +97,7 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await expectStep(page, 2);
 
   engine.upTo(2);
-  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('button', { name: 'Resume', exact: true }).click();
   await engine.reached(3);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   engine.open();
@@ -148,7 +148,7 @@ test('an engine that dies again and again is reported, and the run can be gone o
   await expectState(page, 'failed');
   await expect(page.getByText('The engine stopped.')).toBeVisible();
   expect(page.workers()).toEqual([]);
-  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.Go onDiscard');
+  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.ResumeDiscard');
   engine.open();
   await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await expectState(page, 'done');

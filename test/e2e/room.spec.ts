@@ -68,7 +68,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
   try {
     const { webSocket: webSocketUrl } = real.room.server;
     const sockets = await openFor(page, webSocketUrl, real.room.code);
-    await expect(region(page)).toContainText(`Work for the room at ${new URL(webSocketUrl).host}?`);
+    await expect(region(page)).toContainText(`Join the room at ${new URL(webSocketUrl).host}?`);
     expect(page.url()).not.toContain(real.room.code);
     expect(await page.evaluate(() => JSON.stringify([{ ...localStorage }, history.state]))).not.toContain(
       real.room.code,
@@ -174,7 +174,7 @@ test('our page takes no for an answer, and says what is wrong with code, server 
   const problem = region(page).locator('.notice.error');
   try {
     const sockets = await openFor(page, webSocketUrl, room.code);
-    await page.getByRole('button', { name: 'Do not join' }).click();
+    await page.getByRole('button', { name: 'Cancel' }).click();
     await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
     expect(page.url()).not.toContain('room');
     expect(sockets).toEqual([]);
@@ -234,7 +234,7 @@ test('a connection that is lost: the page says so, goes on when it is back, and 
   const real = await realRoom();
   const { samples, rollouter, groups } = real;
   const status = region(page).getByRole('status');
-  const lost = 'The connection to the room is lost; this page tries again by itself.';
+  const lost = 'Connection lost. Reconnecting...';
   try {
     await openFor(page, real.room.server.webSocket, real.room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();

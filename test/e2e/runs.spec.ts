@@ -27,7 +27,7 @@ test('a second run beside the first, and a fork of it', async ({ page }) => {
 
   await test.step('laid over the run shown: a line of its own, in the legend and in the tables', async () => {
     const alone = await inkOf(page, 'length');
-    await page.getByRole('checkbox', { name: 'Lay the curves of Calm over those shown' }).check();
+    await page.getByRole('checkbox', { name: 'Overlay the curves of Calm' }).check();
     await expect(page.locator('.run-legend li')).toHaveText(['the run shown', 'Calm']);
     await expect.poll(() => inkOf(page, 'length')).toBeGreaterThan(alone);
     const chart = page.locator('figure[data-chart="length"]');

@@ -24,11 +24,11 @@ test('what is wrong is said once, beside its field, by its label, and Start wait
 
   await page.getByLabel('Tries per problem').fill('1000');
   await expect(problem).toContainText(
-    '16 problems \u00d7 1,000 tries are 16,000 a step, and the page shows up to 4,096',
+    '16 problems \u00d7 1,000 tries are 16,000 per step, but the page shows up to 4,096',
   );
   await page.getByLabel('Tries per problem').fill('4');
   await steps.fill('1000000');
-  await expect(problem).toContainText('the page trains 1 to 10,000');
+  await expect(problem).toContainText('the page allows 1 to 10,000');
   await expect(start).toBeDisabled();
 });
 

@@ -102,17 +102,15 @@ test('a token has the numbers of its place; what is not known is left out', () =
   expect(clipped.probability).toBeCloseTo(0.25, 6);
   expect(said).toEqual({ id: 8, text: 't8', drawn: false, trained: false });
   expect(Object.keys(skipped)).toEqual(['id', 'text', 'drawn', 'trained', 'probability', 'advantage', 'version']);
-  expect(valueText('clip', clipped)).toBe('held from rising');
-  expect(valueText('clip', tokenViews(tokens(-1.2))[0])).toBe('held from falling');
+  expect(valueText('clip', clipped)).toBe('clipped, rising');
+  expect(valueText('clip', tokenViews(tokens(-1.2))[0])).toBe('clipped, falling');
   expect(valueText('ratio', skipped)).toBe('not known');
-  expect(valueText('ratio', said)).toBe('not drawn by the model');
+  expect(valueText('ratio', said)).toBe('not written by the model');
 });
 
 test('the group says how much of it the clip held, or that it was skipped', () => {
   const one = tokens(1.2);
-  expect(updateOfGroup(one)).toBe(
-    'The update computed on 1 tokens of the tries at this problem; the clip held 1 of them.',
-  );
+  expect(updateOfGroup(one)).toBe('The update used 1 tokens of this group, 1 of them clipped.');
   one.step.numbers!.trained[0].fill(0);
   expect(updateOfGroup(one)).toContain('skipped');
 });

@@ -5,9 +5,9 @@ import type { EventKind, SampleEvent } from '../../../src/rollout/agent/events.t
 
 /** Parts of 'generate' are inside of it, and what comes after the last token is not the try's own. */
 const SHOWN: Partial<Record<EventKind, string>> = {
-  generate: 'the model writes',
-  tool: 'a tool works',
-  reward: 'is scored',
+  generate: 'generating',
+  tool: 'tool',
+  reward: 'scoring',
 };
 
 export function Timeline({ events = [] }: { events?: readonly SampleEvent[] | undefined }) {
