@@ -120,7 +120,7 @@ const stopped =
     await running.until(`step ${rng.int(1, 5)}/8`);
     running.child.kill(signal);
     const { code, said } = await running.ended;
-    const wrong = expected('the exit code', code, 3) ?? (said.includes('To go on: ') ? undefined : said);
+    const wrong = expected('the exit code', code, 3) ?? (said.includes('To resume: ') ? undefined : said);
     return wrong ?? endsLike(whole, name);
   };
 

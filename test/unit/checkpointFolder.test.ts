@@ -308,7 +308,7 @@ test('optimizer states that no optimizer has', () => {
   expect(savedSteps(optimizer(), 'S')).toBe(3);
   for (const value of [NaN, -7, 1e30, 0.5, Infinity])
     expect(wrong((t) => (t.get('step')!.data[0] = value))).toThrow(
-      `S has the "step" ${Math.fround(value)}; a whole number`,
+      `S has the "step" ${Math.fround(value)}; allowed: a whole number`,
     );
   expect(wrong((t) => t.delete('step'))).toThrow('S has no "step"');
   expect(wrong((t) => (t.get('w.exp_avg')!.data[1] = NaN))).toThrow('S: tensor "w.exp_avg" holds NaN at element 1');

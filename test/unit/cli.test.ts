@@ -63,8 +63,8 @@ test('flags, overrides and files are told apart', () => {
   expect(args.positionals).toEqual(['a.yaml']);
   expect(args.overrides).toEqual(['actor.optim.lr=1e-4']);
   expect(args.flags).toMatchObject({ json: true, model: 'm=1/x' });
-  expect(() => readArgs(['--nope'], specs)).toThrow(/'--nope'; known options: --json, --model\.$/);
-  expect(() => readArgs(['--modle', 'x'], specs)).toThrow(/'--modle'; did you mean --model\? known options: /);
+  expect(() => readArgs(['--nope'], specs)).toThrow(/'--nope'\. Known options: --json, --model\.$/);
+  expect(() => readArgs(['--modle', 'x'], specs)).toThrow(/'--modle'\. Did you mean --model\? Known options: /);
   expect(() => readArgs(['--model'], specs)).toThrow(InputError);
 });
 
@@ -183,9 +183,10 @@ test('docs/reference/from-trl-verl.md is the table that export and hints read', 
 });
 
 test('docs/reference/config.md is what the schemas say', () => {
-  expect(readFileSync('docs/reference/config.md', 'utf8'), 'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md').toBe(
-    configMarkdown(),
-  );
+  expect(
+    readFileSync('docs/reference/config.md', 'utf8'),
+    'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md',
+  ).toBe(configMarkdown());
   expect(configText('actor.optim').keys.map(({ path }) => path)).toContain('actor.optim.lr');
   expect(() => configText('optimizer')).toThrow(
     /The config has no part "optimizer"; there are train, sft, name, engine/,

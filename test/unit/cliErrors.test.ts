@@ -37,7 +37,7 @@ async function refused(args: string[], sentence: RegExp, env: NodeJS.ProcessEnv 
 test('an unknown key names the nearest known one', () =>
   refused(
     ['train', CONFIG, 'actor.ppoMinibatchSize=4'],
-    /unknown key "actor\.ppoMinibatchSize"; did you mean "actor\.ppoMiniBatchSize"\?/,
+    /unknown key "actor\.ppoMinibatchSize"\. Did you mean "actor\.ppoMiniBatchSize"\?/,
   ));
 
 test('a value out of range', () =>
@@ -83,10 +83,10 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
   await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
 });
 
-test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
+test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. Did you mean "train"\?/));
 
 test('an unknown option', () =>
-  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --import, --help\.$/));
+  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'\. Known options: --json, --import, --help\.$/));
 
 test('malformed JSONL names its line', async () => {
   const path = join(folder, 'train.jsonl');
@@ -163,7 +163,7 @@ test('help and version', async () => {
   expect(await printed('help', 'train')).toBe(await printed('train', '--help'));
   expect(await printed('help', 'train')).toMatch(/^webgrpo train: /);
   expect((await webgrpo(['help', 'trian'])).said).toEqual([
-    'Unknown command "trian"; did you mean "train"? See --help.',
+    'Unknown command "trian". Did you mean "train"? See --help.',
   ]);
 });
 

@@ -11,7 +11,7 @@ test.each([
   ['mcpServers', { mcpServers: { evil: { command: 'sh' } } }],
 ])('a room that names files or programs of this machine is not joined: task.%s', (key, settings) => {
   expect(() => taskFor({ ...task({}), ...settings }, undefined)).toThrow(
-    `The room's config has task.${key}, which names files or programs of this machine; it is not joined.`,
+    `The room's config has task.${key}, which names files or programs of this machine. The room is not joined.`,
   );
 });
 

@@ -201,7 +201,7 @@ test('stopWhen: reached at the bound, asked where the metric should be, unknown 
   expect(goalReached(config({ metric: acc, atLeast: 0.5 }), step, true)).toBeUndefined();
   expect(goalReached(config({ metric: 'actor/entropy', atMost: 0.2 }), step, true)).toContain('at most 0.2');
   expect(() => goalReached(config({ metric: 'actor/entrpy', atMost: 1 }), step, true)).toThrow(
-    'trainer.stopWhen.metric is "actor/entrpy", which step 3 lacks; did you mean "actor/entropy"?',
+    'trainer.stopWhen.metric is "actor/entrpy", which step 3 lacks. Did you mean "actor/entropy"?',
   );
   expect(goalReached(config({ metric: 'actor/entrpy', atMost: 1 }), step, false)).toBeUndefined();
   expect(() => goalReached(config({ metric: 'val-core/t/acc/mean@2', atLeast: 1 }), evaluated, false)).toThrow(

@@ -33,7 +33,7 @@ test.each([
   ['algorithm=foo', 'algorithm', 'Algorithm is "foo"'],
   ['loss=foo', 'loss', 'Loss is "foo"'],
   ['seed=hello', 'seed', 'Seed is "hello"'],
-  ['set=rollout.temprature=1', undefined, 'did you mean "rollout.temperature"?'],
+  ['set=rollout.temprature=1', undefined, 'Did you mean "rollout.temperature"?'],
 ])('%s is refused at its field, by its label', (address, field, sentence) => {
   const problem = problemOf(opened(address))!;
   expect(problem.field).toBe(field);

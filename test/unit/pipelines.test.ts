@@ -439,7 +439,7 @@ test.each([true, false])(
     const first = await run.step(1);
     const { samples, metrics } = await run.source.generate(2);
     isGivenUp = true;
-    giveUp(new GivenUpError('The server is gone.'));
+    giveUp(new GivenUpError('The server is lost.'));
     const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
     await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step waits for nobody either

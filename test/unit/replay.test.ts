@@ -149,7 +149,7 @@ test('what is not there, damaged, cut, or a step under another name: one sentenc
   );
   expect(await refusal(...reward, '--algorithm', 'gspo')).toMatch(/^Give --algorithm or --reward, not both/);
   expect(await refusal('--algorithm', 'nope')).toMatch(
-    /^--algorithm names "nope"; known are grpo, dr_grpo, .*vanilla.*--import registers\.$/,
+    /^--algorithm names "nope"; known: grpo, dr_grpo, .*vanilla.*registered with --import\.$/,
   );
   expect(await refusal('--reward', 'nowhere.js')).toBe('--reward: there is no nowhere.js.');
   expect(await refusal('--checkpoint', '9')).toBe(

@@ -89,12 +89,12 @@ describe('what a rubric may hold', () => {
       'rubric: it is undefined; allowed: criteria: a list of 1 to 32 criteria, each with a name and a description.',
     ],
     [[], 'rubric: it is null; allowed: criteria: a list of 1 to 32 criteria, each with a name and a description.'],
-    [{}, 'rubric: criteria is missing; give a list of 1 to 32 criteria, each with a name and a description.'],
+    [{}, 'rubric: criteria is missing. Give a list of 1 to 32 criteria, each with a name and a description.'],
     [of(), 'rubric: criteria is []; allowed: a list of 1 to 32 criteria, each with a name and a description.'],
     [of(null), 'rubric, criterion 1: it is null; allowed: name, description, ... of a criterion.'],
     [
       of({ name: 'a' }),
-      `rubric, criterion "a": description is missing; give a question to the judge, of up to 8192 characters.`,
+      `rubric, criterion "a": description is missing. Give a question to the judge, of up to 8192 characters.`,
     ],
     [
       of({ ...good, name: '7' }),

@@ -94,7 +94,7 @@ test('a metric that steps do not have is refused at the first line that would ha
   const kept = (metric: string) => KeptCheckpoints.open(folder, { metricForBestModel: metric });
   const [missing, unknown] = [await kept('val-core/t/acc/mean@8'), await kept('critic/scores/mean')];
   expect(() => missing.isBest(line(0, 0.5))).toThrow(
-    /^trainer\.metricForBestModel is "val-core\/t\/acc\/mean@8", .* did you mean "val-core\/t\/acc\/mean@1"\?$/,
+    /^trainer\.metricForBestModel is "val-core\/t\/acc\/mean@8", .* Did you mean "val-core\/t\/acc\/mean@1"\?$/,
   );
   const step = { 'training/global_step': 1, 'critic/score/mean': 1 };
   expect(() => unknown.isBest(step)).toThrow(InputError);

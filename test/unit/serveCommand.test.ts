@@ -211,7 +211,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
     }
   };
   const later = await running('lost', 6, more, { gate, saveFreq: 2 });
-  expect(later).toContain('1 episodes were open or waited for their step; they go on where they stood');
+  expect(later).toContain('1 episodes were open or waited for their step: resumed');
   expect([...later.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['5,4']);
   expect(refusals).toMatchObject([isLost]);
   const lines = outcome('lost').metrics.map((line) => Object.fromEntries(line));

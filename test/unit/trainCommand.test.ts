@@ -160,7 +160,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(stopped.status).toBe(3);
   expect(stopped.said).toContain('Stopping after this step; press Ctrl-C again to quit without saving.');
   expect(stopped.said.at(-1)).toMatch(
-    /^Stopped and saved\. To go on: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
+    /^Stopped and saved\. To resume: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
   );
   expect(checkpointsOf('stopped')).toContain('step-2');
   expect(checkpointsOf('stopped')).not.toContain('step-3');
