@@ -79,23 +79,25 @@ test('a damaged checkpoint is refused by file and by name; the newest whole one 
     `taking ${folderOf(1)}, the newest checkpoint that is whole`,
   ]);
   await expect(loadTrainerCheckpoint(disk, folderOf(3))).rejects.toThrow(
-    /step-3\/optimizer\.safetensors has another content/,
+    /step-3\/optimizer\.safetensors has changed since/,
   );
   expect(await checkpointToResume(configOf({ resumeMode: 'auto' }))).toBe(folderOf(1));
   await expect(
     checkpointToResume(configOf({ resumeMode: 'resume_path', resumeFromPath: folderOf(3) })),
-  ).rejects.toThrow(new RegExp(`^trainer\\.resumeFromPath: .*damaged.* that is whole is ${folderOf(1)}\\.$`));
+  ).rejects.toThrow(
+    new RegExp(`^trainer\\.resumeFromPath: .*damaged.* The newest intact checkpoint of that run is ${folderOf(1)}\\.$`),
+  );
   // The model of step 3 is whole; that of step 2 as well, but for a file that a model does not read.
   expect(await newestCheckpoint(disk, run)).toBe(folderOf(3));
   flip(`${folderOf(3)}/model.safetensors`, 5000);
-  await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has another content/);
+  await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has changed since/);
 });
 
 test('where no checkpoint is whole, a run does not begin again in its place', async () => {
   await save(1);
   writeFileSync(`${folderOf(1)}/manifest.json`, '{"format": 1, "files": {}}');
   await expect(checkpointToResume(configOf({ resumeMode: 'auto' }))).rejects.toThrow(
-    /^No checkpoint of .*run is whole\. .*manifest\.json is damaged, or of a newer version/,
+    /^No checkpoint of .*run is intact\. .*manifest\.json is damaged, or of a newer version/,
   );
 });
 
@@ -216,16 +218,16 @@ describe('errors of the disk', () => {
   test.each([
     [
       'ENOSPC',
-      /the disk is full \(5 bytes are needed, and \d+ are free\)\. What was saved before is whole; free some room/,
+      /the disk is full \(5 bytes are needed, and \d+ are free\)\. What was saved before is intact\. Free some space/,
     ],
     ['EDQUOT', /the quota of the disk is used up \(5 bytes are needed/],
     ['EROFS', /: the disk is read-only\.$/],
     ['EACCES', /: no permission\.$/],
     ['EPERM', /: no permission\.$/],
     ['ENOTDIR', /: a part of its path is a file, not a folder\.$/],
-    ['ENAMETOOLONG', /: the name is too long for this disk; choose a shorter one\.$/],
+    ['ENAMETOOLONG', /: the name is too long for this disk\. Choose a shorter one\.$/],
     ['EMFILE', /: too many files are open/],
-    ['EIO', /: the disk reports an error of its own/],
+    ['EIO', /: the disk reports an error\./],
     ['EBUSY', /: another program holds it\.$/],
     ['EISDIR', /: it is a folder\.$/],
   ])('%s', async (code, sentence) => {

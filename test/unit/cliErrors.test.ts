@@ -63,7 +63,7 @@ test('a path to resume from that is missing, is nothing, or is no checkpoint of 
   );
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
-    /checkpoints\/gsm8k-tool is no checkpoint of a training run, and holds none; give a folder such as /,
+    /checkpoints\/gsm8k-tool is not a checkpoint of a training run and contains none\. Give a folder such as /,
   );
 });
 
@@ -80,7 +80,7 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
     ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
     /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
   );
-  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
+  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set\. /);
 });
 
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. Did you mean "train"\?/));
@@ -113,7 +113,7 @@ test('a checkpoint that is cut short', async () => {
 });
 
 test('a tokenizer with more tokens than the model has rows', async () => {
-  const sentence = /the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/;
+  const sentence = /the tokenizer has 512 tokens but the model 53 rows\. Use the files of one model\.$/;
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 

@@ -52,7 +52,7 @@ test('a process that lives refuses with its number and what to do', () => {
   try {
     leave({ pid: other.pid });
     expect(() => lockFolder(folder)).toThrow(
-      `${folder} is another run's: process ${other.pid} on ${hostname()}, since then. Wait until it ends, stop it (kill ${other.pid}), or`,
+      `${folder} is in use by another run: process ${other.pid} on ${hostname()}, since then. Wait until it ends, stop it (kill ${other.pid}), or`,
     );
   } finally {
     other.kill('SIGKILL');
@@ -91,7 +91,7 @@ test('a process on another machine may still run: refused, with the file to dele
 test('a file that is no lock is refused by name', () => {
   for (const text of ['', '{}', '{"pid": -1, "host": "x", "nonce": "../../../etc"}']) {
     writeFileSync(lockFile(), text);
-    expect(() => lockFolder(folder)).toThrow(/\.run\.lock is no lock that webgrpo can read; delete it if no other run/);
+    expect(() => lockFolder(folder)).toThrow(/\.run\.lock is not a lock file of webgrpo\. Delete it if no other run/);
   }
 });
 
@@ -138,7 +138,7 @@ test('two names of one folder are one', async () => {
   mkdirSync(folder);
   symlinkSync(folder, join(parent, 'link'));
   const held = holdFolder(folder);
-  expect(() => holdFolder(join(parent, 'link'))).toThrow(/is another run's/);
+  expect(() => holdFolder(join(parent, 'link'))).toThrow(/is in use by another run/);
   held[Symbol.dispose]();
   holdFolder(join(parent, 'link'))[Symbol.dispose]();
 });

@@ -385,7 +385,7 @@ describe("a reward of one's own", () => {
   test.each<[string, RegExp]>([
     [
       'export const x = 1',
-      /^task\.options\.module \S+: it has no default export that is a function; write "export default/,
+      /^task\.options\.module \S+: it has no default export that is a function\. Write "export default/,
     ],
     ['throw new Error("top")', /^task\.options\.module \S+ does not load: top\.$/],
     ['throw undefined', /does not load: undefined\.$/],

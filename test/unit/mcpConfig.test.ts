@@ -251,7 +251,7 @@ describe('task.mcpServers', () => {
       'no-such-***',
     );
     await expect(open({ s: { command: 'x', env: { K: '${MCP_NOT_SET}' } } })).rejects.toThrow(
-      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set; set it, or write ${MCP_NOT_SET:-...}.',
+      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-...}.',
     );
     vi.unstubAllEnvs();
   });
@@ -262,7 +262,7 @@ describe('task.mcpServers', () => {
     [{ s: { command: 'x', args: 'y' } }, 'task.mcpServers.s.args is not of the kind that it must be: texts.'],
     [{ s: { url: 'http://example.org' } }, 'addressed by http, which others on the way can read'],
     ['no-such-file.json', 'no-such-file.json'],
-    [{ a: hostile(), b: hostile('rubbish') }, '"b" and "a" both have a tool "echo"; give the server a prefix'],
+    [{ a: hostile(), b: hostile('rubbish') }, '"b" and "a" both have a tool "echo". Give the server a prefix'],
   ])('%j: one sentence', async (servers, sentence) => {
     await expect(open(servers)).rejects.toThrow(sentence);
   });

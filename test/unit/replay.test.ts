@@ -130,7 +130,7 @@ test.each([
     'export default () => NaN;',
     /^Step 1 has no advantages by the new reward: None of the step's 4 samples has a reward/,
   ],
-  ['is no function', 'export default 3;', /^--reward .*: it has no default export that is a function; write/],
+  ['is no function', 'export default 3;', /^--reward .*: it has no default export that is a function\. Write/],
   ['does not parse', 'export default (', /^--reward .* does not load: /],
 ])('a reward that %s: one sentence', async (_, code, message) => {
   await keep(1, configOf({}, { timeoutS: 0.05 }));
@@ -141,11 +141,11 @@ test.each([
 test('what is not there, damaged, cut, or a step under another name: one sentence that says what to do', async () => {
   const reward = ['--reward', 'examples/replay-reward.js'];
   expect(await refusal(...reward)).toBe(
-    `${path} has kept no rollouts; train with trainer.keepRollouts=true, as in: train ${path}/config.yaml trainer.keepRollouts=true.`,
+    `${path} has no saved rollouts. Train with trainer.keepRollouts=true, as in: train ${path}/config.yaml trainer.keepRollouts=true.`,
   );
   for (const step of [1, 2, 4]) await keep(step);
   expect(await refusal(...reward, '--step', '3')).toBe(
-    `--step is "3", but ${path} has kept steps 1, 2, 4; give one of them, last or all.`,
+    `--step is "3", but ${path} has saved rollouts of steps 1, 2, 4. Give one of them, last or all.`,
   );
   expect(await refusal(...reward, '--algorithm', 'gspo')).toMatch(/^Give --algorithm or --reward, not both/);
   expect(await refusal('--algorithm', 'nope')).toMatch(
@@ -153,7 +153,7 @@ test('what is not there, damaged, cut, or a step under another name: one sentenc
   );
   expect(await refusal('--reward', 'nowhere.js')).toBe('--reward: there is no nowhere.js.');
   expect(await refusal('--checkpoint', '9')).toBe(
-    `--checkpoint is "9", which is no folder and no checkpoint of ${path}; it has those of steps 0 (0 = the model that it began with).`,
+    `--checkpoint is "9", which is neither a folder nor a checkpoint of ${path}. It has checkpoints of steps 0 (0 = the start model).`,
   );
   const file = folder.file('rollouts', 'step-4.safetensors');
   copyFileSync(folder.file('rollouts', 'step-2.safetensors'), file);
@@ -165,7 +165,7 @@ test('what is not there, damaged, cut, or a step under another name: one sentenc
     /^.*step-4\.safetensors claims a header of \d+ bytes, but only 92 follow; the file is truncated/,
   );
   rmSync(folder.file('config.yaml'));
-  expect(await refusal(...reward)).toBe(`${path} is no run folder: it has no config.yaml.`);
+  expect(await refusal(...reward)).toBe(`${path} is not a run folder: config.yaml is missing. Give a run folder.`);
 });
 
 test('the config that a step was made under is taken, though the run went on under another', async () => {
@@ -184,9 +184,9 @@ test('the last steps are kept where a number says so, and what a run does again 
 test('the weights are those that the update began with, or the newest before, and it says which', async () => {
   for (const step of [2, 5]) await disk.write(join(folder.checkpoint(step), 'x'), '');
   const place = async (step: number, flag?: string) => (await weightsFor(folder, step, flag)).words;
-  expect(await place(1)).toBe('the model that the run began with, which its update began with');
-  expect(await place(3)).toBe('checkpoints/step-2, which its update began with');
-  expect(await place(5)).toBe('checkpoints/step-2, not those that its update began with');
-  expect(await place(3, '5')).toBe('checkpoints/step-5, not those that its update began with');
+  expect(await place(1)).toBe('the start model of the run, the weights before its update');
+  expect(await place(3)).toBe('checkpoints/step-2, the weights before its update');
+  expect(await place(5)).toBe('checkpoints/step-2, not the weights before its update');
+  expect(await place(3, '5')).toBe('checkpoints/step-5, not the weights before its update');
   expect((await weightsFor(folder, 3, root)).checkpoint).toBe(root);
 });

@@ -121,7 +121,7 @@ test('where a run goes on from, by mode', async () => {
   expect(await fromPath(folder.checkpoint(9))).toBe(folder.checkpoint(9));
   expect(await fromPath(folder.path)).toBe(folder.checkpoint(10));
   await expect(fromPath(defaultLocalDir)).rejects.toThrow(
-    /is no checkpoint of a training run, and holds none; give a folder/,
+    /is not a checkpoint of a training run and contains none\. Give a folder/,
   );
   await save(11, {}); // of a supervised run: a model alone
   expect(await auto()).toBe(folder.checkpoint(10));

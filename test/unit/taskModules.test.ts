@@ -293,7 +293,7 @@ describe('a hostile server', () => {
       'is text/html; a module is sent as',
     ],
     ['sends 50 MB', (_, r) => void r.writeHead(200, JS).end('x'.repeat(5e7)), 'is larger than 1000000 bytes'],
-    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is no text in UTF-8'],
+    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is not UTF-8 text'],
     ['hangs up', (_, r) => void r.destroy(), 'could not be fetched (fetch failed'],
     ['never answers', () => undefined, 'did not come in 0.2 s'],
     ['never ends its answer', (_, r) => void r.writeHead(200, JS).write('x'), 'did not come in 0.2 s'],
@@ -327,7 +327,7 @@ describe('a hostile server', () => {
     text = 'export const n = 2;';
     expect((await opened()).sha256).not.toBe(first.sha256);
     await expect(moduleTask(address, { isolated: false })).rejects.toThrow(
-      'code from elsewhere runs in the sandbox alone',
+      'code of other hosts runs only in the sandbox',
     );
   });
 });
@@ -355,7 +355,7 @@ describe('in Node', () => {
     await expect(moduleTask('no-such-package-here')).rejects.toThrow(
       'neither a file nor a package that is installed here',
     );
-    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module brings its own problems');
+    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module provides its own problems');
   });
 
   test('examples/task-module.js gives the same problems and rewards, isolated and not', async () => {

@@ -124,12 +124,12 @@ test('weights that are no longer finite end the run with one sentence, are not s
   const last = said.filter((line) => line !== '').at(-1);
   expect(last).toMatch(/^3 steps in a row had numbers that are not finite, .* Lower actor\.optim\.lr \(3e\+38\)/);
   expect(last).toMatch(
-    /Weights that are not finite are not saved; the run has no checkpoint \(see trainer\.saveFreq\)\.$/,
+    /Weights that are not finite are not saved\. The run has no checkpoint \(see trainer\.saveFreq\)\.$/,
   );
   expect(said.join('\n')).not.toContain('as it should be');
   const kept = readdirSync(inRun('nan', 'errors')).sort();
   expect(kept).toHaveLength(3);
-  expect(said.join('\n')).toContain(`What it computed on is in ${inRun('nan', 'errors', kept[0])}.`);
+  expect(said.join('\n')).toContain(`Its inputs are in ${inRun('nan', 'errors', kept[0])}.`);
   const [head, sample] = linesOf<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
   expect(head).toMatchObject({ samples: 4, config: { actor: { optim: { lr: 3e38 } } } });
   expect(sample).toHaveProperty('responseIds');
@@ -158,7 +158,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   });
   const stopped = await running.done;
   expect(stopped.status).toBe(3);
-  expect(stopped.said).toContain('Stopping after this step; press Ctrl-C again to quit without saving.');
+  expect(stopped.said).toContain('Stopping after this step. Press Ctrl-C again to quit without saving.');
   expect(stopped.said.at(-1)).toMatch(
     /^Stopped and saved\. To resume: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
   );
