@@ -5,7 +5,7 @@ export class DeviceLostError extends Error {
   override name = 'DeviceLostError';
   constructor(reason: string, message: string) {
     super(
-      `GPU device lost ("${reason}": ${message}). What was on it is gone; make a new engine and start again from what is saved.`,
+      `GPU device lost ("${reason}": ${message}). Its memory is lost. Create a new engine and resume from a checkpoint.`,
     );
   }
 }
@@ -141,12 +141,12 @@ export function isEngineLost(error: unknown): boolean {
  * Converts what the user's code threw into an error that names it. Failures of the device are not user code and stay unchanged.
  * @param kind the code in a word, e.g. 'reward'
  * @param what the code and where it ran, e.g. 'The reward of problem "train-3"'
- * @param expected what it should have done, as the end of a sentence
+ * @param expected what it should have done, as a sentence without its full stop
  */
 export function blame(kind: string, what: string, error: unknown, expected: string): Error {
   for (const known of [UserCodeError, DeviceLostError, OutOfMemoryError, GpuError]) if (isA(error, known)) return error;
   const message = isA(error, InputError)
     ? error.message
-    : `${what} threw "${describe(error).slice(0, 1000)}"${placeOf(error)}; ${expected}.`;
+    : `${what} threw "${describe(error).slice(0, 1000)}"${placeOf(error)}. ${expected}.`;
   return new UserCodeError(`${kind} threw`, message, { cause: error });
 }

@@ -100,7 +100,7 @@ export type DeviceSpec = Omit<
 /** A sentence for the user where an adapter could not give the dtype that was asked for; undefined if it could. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;
-  return 'float16 was asked for, but this adapter has no shader-f16: everything stays in float32';
+  return 'float16 was requested, but this adapter has no shader-f16: everything stays in float32';
 }
 
 /** The adapters a training config asks for; undefined if every weight is trained. */

@@ -159,7 +159,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
   const script = { contentType: 'text/javascript' };
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
-  const notLoaded = /^The engine stopped\. (Its script|Uncaught SyntaxError)/;
+  const notLoaded = /^The engine stopped\. (The engine's script|Uncaught SyntaxError)/;
   for (const [answer, said] of [
     [{ status: 404, body: '' }, notLoaded],
     [{ ...script, body: 'const = 1;' }, notLoaded],

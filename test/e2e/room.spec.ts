@@ -186,7 +186,7 @@ test('our page takes no for an answer, and says what is wrong with code, server 
     await page.getByLabel('Join code').fill((await newUserKey()).seed);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(problem).toHaveText(
-      `The room at ${webSocketUrl} does not know this join code; use the one that it printed.`,
+      `The room at ${webSocketUrl} does not know this join code. Use the one that it printed.`,
     );
     await page.getByLabel('Join code').fill('1234');
     await page.getByRole('button', { name: 'Join again' }).click();

@@ -300,7 +300,7 @@ test('a call that fails leaves no gradient of its own and keeps those before it'
     [() => learner.sample(['a'], 1, { topP: 2 }), InputError, /sample: "rollout.topP" is 2/],
     [() => learner.sample(['a'], 1, { maxTokens: 25 }), InputError, /sample: maxTokens is 25; allowed: 1 to 24/],
     [() => learner.optimStep({ lr: -1 }), InputError, /optimStep: "actor.optim.lr" is -1/],
-    [() => learner.saveState(), InputError, /saveState: a gradient waits/],
+    [() => learner.saveState(), InputError, /saveState: a state cannot hold the gradient/],
   ];
   for (const [call, kind, message] of fails) {
     const error: unknown = await call().catch((reason: unknown) => reason);

@@ -29,7 +29,7 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
   expect(load.mock.calls).toEqual([['m']]);
   expect(await discriminativeScorer({ model: 'm', load })(sample)).toBe(0.75);
   await expect(discriminativeScorer({ model: 'm', label: 'great', load })(sample)).rejects.toThrow(
-    'The reward model m has no label "great"; it has good, bad.',
+    'The reward model m has no label "great". It has good, bad.',
   );
 });
 

@@ -279,7 +279,7 @@ describe('a client', () => {
     const state = await saved(run);
     other.trajectory.abort();
     await run.asked(); // joins the group that is here
-    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was given up
+    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was cancelled
     expect(run.trainer.groups.incomplete).toBe(2);
     await run.asked(); // joins it
     expectDifferent(run.keys(), 4);

@@ -123,7 +123,7 @@ test.each([
   [
     'returns Infinity',
     'export default () => Infinity;',
-    /^The reward of problem "p0" is Infinity; give a finite number/,
+    /^The reward of problem "p0" is Infinity\. Give a finite number/,
   ],
   [
     'gives nobody a reward',
@@ -158,7 +158,7 @@ test('what is not there, damaged, cut, or a step under another name: one sentenc
   const file = folder.file('rollouts', 'step-4.safetensors');
   copyFileSync(folder.file('rollouts', 'step-2.safetensors'), file);
   expect(await refusal(...reward, '--step', '4')).toBe(
-    `${file} holds step 2; give it the name step-2.safetensors again.`,
+    `${file} holds step 2. Give it the name step-2.safetensors again.`,
   );
   truncateSync(file, 100);
   expect(await refusal(...reward, '--step', '4')).toMatch(

@@ -160,9 +160,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     };
     const first = join_('first');
     await until(there).toBe(1);
-    expect(String(await fakeWorker(room, { name: 'second' }).ended)).toContain(
-      'The room has 1 workers, and takes no more.',
-    );
+    expect(String(await fakeWorker(room, { name: 'second' }).ended)).toContain('The room is full: it has 1 workers.');
     first.leave();
     await first.ended;
     await expect.poll(there, { timeout: 5000, interval: 20 }).toBe(0); // before it would be silent

@@ -135,7 +135,7 @@ describe('what a rubric may hold', () => {
     ],
     [
       of({ ...good, name: 'judge' }),
-      'rubric, criterion "judge": the name is taken, by a reward beside the rubric; rename it.',
+      'rubric, criterion "judge": the name is taken, by a reward beside the rubric. Rename it.',
     ],
     [
       { ...of(good), prompt: '{response}' },

@@ -295,7 +295,7 @@ test.each(DAMAGED.map((damage) => [damage.length > 60 ? `${damage.slice(0, 60)}.
     const sentences = warn.mock.calls.map(([sentence]) => String(sentence));
     expect(new Set(sentences).size).toBe(sentences.length); // each is said once
     if (damage !== '')
-      expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are left out`);
+      expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are skipped`);
     await RunFolder.reopen(disk, folder.path, 1, {});
     expect({}).not.toHaveProperty('polluted');
   },
@@ -311,5 +311,5 @@ test('logs of which nothing can be read end in one sentence', async () => {
   await expect(report.run(args, io)).rejects.toThrow(InputError);
   await expect(profile.run(args, io)).rejects.toThrow(InputError);
   writeFileSync(folder.file('profile', 'step-1.jsonl'), PROFILE.map((one) => `${JSON.stringify(one)}\n`).join(''));
-  await expect(profile.run(args, io)).rejects.toThrow('"data.maxResponseLength" is undefined; the config of a run has');
+  await expect(profile.run(args, io)).rejects.toThrow('"data.maxResponseLength" is undefined; allowed: a number');
 });

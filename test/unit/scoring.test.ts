@@ -91,7 +91,7 @@ describe('a reward function that goes wrong is one sentence, or a sample without
     [
       '1e200',
       () => ({ score: 1e200, acc: 1 }),
-      /is 1e\+200; give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
+      /is 1e\+200\. Give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
     ],
     ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"; give 1 for right, 0 for wrong, or NaN/],
     ['acc Infinity', () => ({ score: 1, acc: Infinity }), /has the acc Infinity/],
@@ -132,7 +132,7 @@ test('an agent loop that goes wrong is one sentence, or a sample with the stop r
     await sample.generate();
     return 'finished' as never;
   });
-  const message = 'The agent loop "faulty" of problem "train-0" returned "finished"; return one of completed, done, ';
+  const message = 'The agent loop "faulty" of problem "train-0" returned "finished". Return one of completed, done, ';
   await expect(score(['#### 42'], {}, 'faulty')).rejects.toThrow(message);
   const { trajectory, reward, fault } = await score(['#### 42'], {}, 'faulty', { onError: 'skip' });
   expect(fault?.message).toContain(message);

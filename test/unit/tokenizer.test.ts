@@ -378,7 +378,7 @@ describe('chat templates of anybody', () => {
       '{% set l = range(9999) %}{% for i in l %}{{ l | sort | join | upper | length }}{% endfor %}',
       /it does not end within 300000 steps\.$/,
     ],
-    [' '.repeat(1e5 + 1), /^The chat template has 100001 characters; at most 100000 are read\.$/],
+    [' '.repeat(1e5 + 1), /^The chat template has 100001 characters\. At most 100000 are read\.$/],
     ['{{ raise_exception() }}', /: it raises an exception\.$/],
   ])('%s: one clear sentence', (template, message) => {
     const said = messageOf(() => templated(template).encodeChat(chat));

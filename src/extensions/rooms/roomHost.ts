@@ -167,7 +167,7 @@ export class RoomHost {
     const counts = this.countsOf(worker);
     if (counts.leftOut) return;
     counts.leftOut = true;
-    this.#options.say?.(`worker ${counts.name} is left out: ${why}`);
+    this.#options.say?.(`worker ${counts.name} is excluded: ${why}`);
     this.notify({ leftOut: [worker] });
   }
 
@@ -184,7 +184,7 @@ export class RoomHost {
     try {
       const { key, name } = read('joining', message.data);
       refused = this.#refusalOf(key);
-      this.#options.say?.(refused === undefined ? `${name} joins` : `${name} was not let in: ${refused}`);
+      this.#options.say?.(refused === undefined ? `${name} joins` : `${name} was not admitted: ${refused}`);
       if (refused === undefined) Object.assign(this.countsOf(key), { name, heardAt: Date.now() });
     } catch (error) {
       if (!(error instanceof MessageError)) throw error;
@@ -195,9 +195,9 @@ export class RoomHost {
 
   /** Why a worker may not join; undefined if it may. */
   #refusalOf(key: string): string | undefined {
-    if (this.workers.get(key)?.leftOut === true) return 'This worker was left out of the room.';
+    if (this.workers.get(key)?.leftOut === true) return 'This worker was excluded from the room.';
     const { maxWorkers = 64 } = this.#options;
-    return this.present(key) < maxWorkers ? undefined : `The room has ${maxWorkers} workers, and takes no more.`;
+    return this.present(key) < maxWorkers ? undefined : `The room is full: it has ${maxWorkers} workers.`;
   }
 
   #status(message: Msg): void {
