@@ -96,7 +96,8 @@ export class WgslEngine implements ModelEngine {
 
   /** The base with its adapters off, which is what a KL term is measured against: no memory of its own. */
   referencePolicy(): ModelEngine {
-    const frozen = () => Promise.reject(new Error('The reference policy is frozen; only its log-probs can be asked.'));
+    const frozen = () =>
+      Promise.reject(new Error('The reference policy is frozen. Only its log-probs can be computed.'));
     return {
       name: this.name,
       config: this.config,

@@ -106,7 +106,7 @@ test('a full disk is said with bytes, the run goes on, and with room it is saved
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   // Chromium tells no room beforehand; other browsers do.
   const said =
-    /^Not saved\. (The browser has no room left for \S+ \(\d+ bytes\)|The checkpoint needs .* \(\d+ bytes\))/;
+    /^Not saved\. (The browser has no space left for \S+ \(\d+ bytes\)|The checkpoint needs .* \(\d+ bytes\))/;
   await expect(page.getByText(said)).toBeVisible();
   await devtools.send('Storage.overrideQuotaForOrigin', { origin });
   engine.upTo(2);

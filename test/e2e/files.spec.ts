@@ -92,7 +92,7 @@ test('saved by the page, opened by the command line, gone on with there, and loa
     const other = join(folder, 'other.zip');
     writeFileSync(other, 'no zip');
     await page.getByLabel('Load a .zip').setInputFiles(other);
-    await expect(page.getByText('other.zip is no .zip that can be read')).toBeVisible();
+    await expect(page.getByText('other.zip cannot be read as a .zip')).toBeVisible();
     await page.getByLabel('Load a folder').setInputFiles(dirname(join(run, 'rollouts', 'x')));
     await expect(page.getByText('Not a run folder: config.yaml or metrics.jsonl is missing.')).toBeVisible();
   });

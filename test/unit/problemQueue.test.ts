@@ -358,7 +358,7 @@ test.each<[string, string | undefined, Task, object, string[]]>([
     { format: 'glm' },
     [
       "InputError: The chat template does not write <|observation|> after an assistant's `tool_calls`, so tool outputs cannot be " +
-        "appended to sampled tokens; use the model's own template, or set rollout.multiTurn.format to the format it writes.",
+        "appended to sampled tokens. Use the model's own template, or set rollout.multiTurn.format to the format it writes.",
     ],
   ],
 ])('what the template loses is said before a run: %s', async (_, template, of, multiTurn, sentences) => {

@@ -162,7 +162,7 @@ test('what is not there, damaged, cut, or a step under another name: one sentenc
   );
   truncateSync(file, 100);
   expect(await refusal(...reward, '--step', '4')).toMatch(
-    /^.*step-4\.safetensors claims a header of \d+ bytes, but only 92 follow; the file is truncated/,
+    /^.*step-4\.safetensors claims a header of \d+ bytes, but only 92 follow\. The file is truncated/,
   );
   rmSync(folder.file('config.yaml'));
   expect(await refusal(...reward)).toBe(`${path} is not a run folder: config.yaml is missing. Give a run folder.`);

@@ -83,7 +83,7 @@ describe('vocabulary', () => {
 
   test('another kind is refused', () =>
     expect(() => vocabularyOf({ model: { vocab: {} }, decoder: { type: 'WordPiece' } })).toThrow(
-      'The tokenizer decodes by WordPiece; stop strings and constrained tool calls need one of ByteLevel',
+      'The tokenizer decodes by WordPiece. Stop strings and constrained tool calls need one of ByteLevel',
     ));
 });
 

@@ -312,7 +312,7 @@ describe('control tokens of other tokenizers', () => {
   test('a text that is too long is refused at once', () => {
     const content = 'a'.repeat(10 * 2 ** 20);
     expect(messageOf(() => unigram.encodeChat([{ role: 'user', content }]))).toMatch(
-      /^A conversation has texts of 10485760 characters, which are too many for this tokenizer; at most 524288 are encoded/,
+      /^A conversation has texts of 10485760 characters, which are too many for this tokenizer\. At most 524288 are encoded/,
     );
   });
 
@@ -351,7 +351,7 @@ describe('chat templates of anybody', () => {
 
   test.each([
     ["{% import 'os' %}", /^The chat template (cannot be read|stops at this conversation)/],
-    ['{{ ', /^The chat template cannot be read \(.+\); it must be a Jinja template\.$/],
+    ['{{ ', /^The chat template cannot be read \(.+\)\. It must be a Jinja template\.$/],
     [
       "{{ raise_exception('System role not supported') }}",
       /^The chat template stops at this conversation: System role not supported\.$/,
@@ -526,7 +526,7 @@ describe('bad files', () => {
   ])('the pattern %s is refused: it may take for ever', (Regex) => {
     const split = { type: 'Split', pattern: { Regex }, behavior: 'Isolated' };
     expect(messageOf(() => new ChatTokenizer({ ...json, pre_tokenizer: split }, config))).toMatch(
-      /^tokenizer\.json: the pattern ".+" (repeats|refers|can be read) .+, which may take for ever; use another model's tokenizer\.$/,
+      /^tokenizer\.json: the pattern ".+" (repeats|refers|can be read) .+, which may never end\. Use another model's tokenizer\.$/,
     );
   });
 
@@ -555,12 +555,12 @@ describe('bad files', () => {
     ],
     [
       () => new ChatTokenizer(json, { ...config, chat_template: undefined }).encodeChat([]),
-      'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.',
+      'tokenizer_config.json has no "chat_template". Add one or use the tokenizer of a chat model.',
     ],
     [
       () => new ChatTokenizer(json, { ...config, chat_template: 'x' }).encodeContinuation([]),
       'The chat template does not close an assistant message with "<|im_end|>", the end token, so turns cannot be ' +
-        'appended to sampled tokens; set eos_token to the token that ends a turn.',
+        'appended to sampled tokens. Set eos_token to the token that ends a turn.',
     ],
   ])('%#: one clear sentence', (make, message) => {
     expect(messageOf(make)).toBe(message);
