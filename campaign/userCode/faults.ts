@@ -56,12 +56,12 @@ const never = () => new Promise<never>(() => undefined);
 const right = { score: 1, acc: 1 };
 
 const REWARDS: [string, () => unknown, RegExp][] = [
-  ['undefined', () => undefined, /is undefined; return \{ score, acc \}/],
-  ['null', () => null, /is null; return/],
-  ['a text', () => 'good', /is "good"; return/],
-  ['a number', () => 1, /is 1; return/],
-  ['a list', () => [1], /is undefined; give a finite number/],
-  ['an object without score', () => ({}), /is undefined; give a finite number/],
+  ['undefined', () => undefined, /is undefined\. Return \{ score, acc \}/],
+  ['null', () => null, /is null\. Return/],
+  ['a text', () => 'good', /is "good"\. Return/],
+  ['a number', () => 1, /is 1\. Return/],
+  ['a list', () => [1], /is undefined\. Give a finite number/],
+  ['an object without score', () => ({}), /is undefined\. Give a finite number/],
   ['no acc', () => ({ score: 1 }), /has the acc undefined/],
   ['a score of text', () => ({ score: '1', acc: 1 }), /is "1"\. Give a finite number/],
   ['1e200', () => ({ score: 1e200, acc: 1 }), /is 1e\+200\. Give a finite number of at most 3\.4e\+38/],
@@ -226,7 +226,7 @@ const perToken = (value: unknown): CustomAdvantage =>
 const ADVANTAGES: [string, unknown, RegExp, Outcome?][] = [
   ['returns nothing', () => undefined, /^The advantage estimator returned no list of arrays/],
   ['returns a promise', () => Promise.resolve([]), /returned no list of arrays/],
-  ['returns too few', () => [], /returned 0 arrays; return one array of numbers for each of the 4 samples/],
+  ['returns too few', () => [], /returned 0 arrays\. Return one array of numbers for each of the 4 samples/],
   [
     'returns arrays that are too short',
     ({ masks }: { masks: unknown[] }) => masks.map(() => []),

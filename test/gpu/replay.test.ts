@@ -150,6 +150,6 @@ test('samples of another vocabulary, an estimator without what it needs: one sen
   );
   const remax = [LOSSES[0], { name: 'remax', config: configOf({ name: 'remax' }) }];
   await expect(compareLosses(kept, remax, engine)).rejects.toThrow(
-    '--algorithm remax: advEstimator "remax" needs baselines, which this task does not give.',
+    '--algorithm remax: advEstimator "remax" needs baselines, which this task does not provide.',
   );
 });

@@ -44,7 +44,7 @@ test('a value out of range', () =>
   refused(['train', CONFIG, 'rollout.n=0'], /"rollout\.n" is 0; allowed: integer >= 1\.$/));
 
 test('sizes that do not divide', () =>
-  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* the nearest that do are 4 and 8\.$/));
+  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* The nearest that do are 4 and 8\.$/));
 
 test('a missing config', () =>
   refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
@@ -56,7 +56,7 @@ test('a missing checkpoint', () =>
 
 test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
-  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
+  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing\. Set it to a checkpoint or run folder, /);
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
     /^trainer\.resumeFromPath: nope does not exist; give /,

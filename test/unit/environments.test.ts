@@ -158,7 +158,7 @@ describe('a group', () => {
     const asItIs = { score: 1, acc: 1, turns: [0.5, 0.5] };
     expect((await withReward(() => Promise.resolve(asItIs)))[0].reward).toEqual(asItIs);
     const wrong = (value: unknown) => expect(withReward(() => value as number)).rejects;
-    await wrong('5').toThrow('The reward of problem "p" is "5"; return { score, acc }, or a promise of it.');
+    await wrong('5').toThrow('The reward of problem "p" is "5". Return { score, acc }, or a promise of it.');
     await wrong({ score: 1, acc: 1, turns: [1] }).toThrow(/^The reward of problem "p" has no number for turn 2 of 2/);
     await wrong({ score: Infinity, acc: 1 }).toThrow(/^The reward of problem "p" is Infinity\. Give a finite number/);
   });

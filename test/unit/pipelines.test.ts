@@ -479,7 +479,7 @@ test('a run that ends lets go of records that wait for room in the queue', async
   await run.source.generate(1);
   await expect.poll(() => puts.length, { timeout: 20_000 }).toBe(3);
   await run.source.close();
-  expect(ends).toEqual([new Error('The groups were given up.')]);
+  expect(ends).toEqual([new Error('The pipeline was closed.')]);
 });
 
 test('shared weights: nothing is drawn while they change', async () => {
@@ -531,7 +531,7 @@ test('weights of its own are asked for where rollout draws by older ones', () =>
   ];
   for (const [given, needs] of asked) expect(pipelineOf(configOf(given)).needsCopy).toBe(needs);
   expect(() => new Run(configOf({ pipeline: 'one-step-off' }), paced(1), { shared: true })).toThrow(
-    'trainer.pipeline is "one-step-off", for which rollout needs weights of its own',
+    'trainer.pipeline "one-step-off" needs a separate copy of the weights for rollout',
   );
 });
 
@@ -588,7 +588,7 @@ describe('the config', () => {
     [
       'an evaluation between two syncs',
       { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },
-      'the nearest that works is 21',
+      'The nearest that works is 21',
     ],
     [
       'two batch sizes',

@@ -112,14 +112,14 @@ test.each([
   [
     'throws',
     'export default () => { throw new Error("no"); };',
-    /^The reward of problem "p0" threw "no".*; return \{ score, acc \}/,
+    /^The reward of problem "p0" threw "no".*\. Return \{ score, acc \}/,
   ],
   [
     'hangs',
     'export default () => new Promise(() => {});',
     /^The reward of problem "p0" did not resolve in 0\.05 s \(reward\.timeoutS\)/,
   ],
-  ['returns a text', 'export default () => "good";', /^The reward of problem "p0" is "good"; return \{ score, acc \}/],
+  ['returns a text', 'export default () => "good";', /^The reward of problem "p0" is "good"\. Return \{ score, acc \}/],
   [
     'returns Infinity',
     'export default () => Infinity;',

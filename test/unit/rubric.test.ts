@@ -182,7 +182,7 @@ describe('what a rubric may hold', () => {
     const parse = (reward: string) => () => parseTrainConfig(`${base}reward: ${reward}`, { source: 'c.yaml' });
     expect(parse('{rubric: 7}')).toThrow('c.yaml: "reward.rubric" is 7; allowed: path, or its criteria.');
     expect(parse('{rubric: r.yaml, judge: {path: a, checkpoint: b}}')).toThrow('both name a judge');
-    expect(parse('{rubric: r.yaml, judge: {maxPromptLength: 100000}}')).toThrow('lower the one or raise the other');
+    expect(parse('{rubric: r.yaml, judge: {maxPromptLength: 100000}}')).toThrow('Lower the first or raise the second');
   });
 });
 
