@@ -91,9 +91,9 @@ const REWARDS: [string, () => unknown, RegExp][] = [
 ];
 
 const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
-  ['returns nothing', () => undefined, /returned undefined; return one of completed/],
-  ['returns a reason of its own', () => 'finished', /returned "finished"; return one of/],
-  ["returns 'error'", () => 'error', /returned "error"; return one of/],
+  ['returns nothing', () => undefined, /returned undefined\. Return one of completed/],
+  ['returns a reason of its own', () => 'finished', /returned "finished"\. Return one of/],
+  ["returns 'error'", () => 'error', /returned "error"\. Return one of/],
   ["returns verl's output", () => ({ response_ids: [1], response_mask: [1, 1] }), /returned \{"response_ids"/],
   ['never resolves', never, /did neither generate, call tools nor end in 0\.05 s \(rollout\.agent\.timeoutS\)/],
   [

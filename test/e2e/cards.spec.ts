@@ -102,7 +102,7 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
     await late;
     await page.waitForTimeout(500); // for the page to show it
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
-    await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
+    await expect(page.locator('.hub-facts')).toContainText('2 MB, stored in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
     await page.getByRole('button', { name: 'Use this model' }).click();
     await expect(page.getByText('Settings filled in for org/tiny')).toBeVisible();

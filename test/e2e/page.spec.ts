@@ -77,7 +77,7 @@ test('a bad setting is refused in one sentence and can be corrected', async ({ p
 
 test('an unknown key in the address names the nearest known one', async ({ page }) => {
   await page.goto(address({ 'rollout.temprature': 1 }));
-  await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
+  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
 test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page, engine }) => {

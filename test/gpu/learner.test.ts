@@ -266,7 +266,7 @@ test('a call that fails leaves no gradient of its own and keeps those before it'
   const held = await engine.model.exportGradients();
   const fails: [() => Promise<unknown>, typeof InputError | typeof UserCodeError, RegExp][] = [
     [() => learner.forwardBackward([...rows, { ...rows[0], mask: [0, 1] }]), InputError, /row 6 has a mask of 2 for/],
-    [() => learner.forwardBackward(rows, 'grpoo'), InputError, /there is no loss "grpoo"; known are vanilla/],
+    [() => learner.forwardBackward(rows, 'grpoo'), InputError, /there is no loss "grpoo"; known: vanilla/],
     [
       () => learner.forwardBackward(rows, 'grpo', { clipRatioLow: -1 }),
       InputError,

@@ -151,7 +151,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
       const resumed = open('trainer.resumeMode=auto');
       expect(await invitation(resumed)).toEqual([address, code]);
       await expectDone(resumed);
-      expect(resumed.said).toMatch(/resuming after step [12],/);
+      expect(resumed.said).toMatch(/resumed from step [12]:/);
       await expectDone(worker);
       await expectDone(alone);
       expectSameRun('room', 'alone', 2);

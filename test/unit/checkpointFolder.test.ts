@@ -73,10 +73,10 @@ test('a damaged checkpoint is refused by file and by name; the newest whole one 
   expect(await newestCheckpoint(disk, run, 'trainer', (line) => notes.push(line))).toBe(folderOf(1));
   expect(notes).toEqual([
     expect.stringMatching(
-      /step-3\/optimizer\.safetensors has another content \(SHA-256\) than was saved: the checkpoint is damaged/,
+      /step-3\/optimizer\.safetensors has changed since it was saved \(SHA-256\): the checkpoint is damaged/,
     ),
     expect.stringMatching(/step-2\/trainer_state\.json is missing: /),
-    `taking ${folderOf(1)}, the newest checkpoint that is whole`,
+    `using ${folderOf(1)}, the newest intact checkpoint`,
   ]);
   await expect(loadTrainerCheckpoint(disk, folderOf(3))).rejects.toThrow(
     /step-3\/optimizer\.safetensors has changed since/,
@@ -109,7 +109,7 @@ test('a file that was changed on purpose says what to do, and a folder without a
     readFileSync(path, 'utf8').replace('"max_position_embeddings": 128', '"max_position_embeddings": 256'),
   );
   await expect(loadModelFiles(folderOf(1))).rejects.toThrow(
-    /config\.json has another content .* if you changed the file on purpose, delete manifest\.json beside it, and the folder is read unchecked\.$/,
+    /config\.json has changed since .* If you changed the file on purpose, delete manifest\.json next to it to read the folder unchecked\.$/,
   );
   rmSync(`${folderOf(1)}/manifest.json`);
   expect((await loadModelFiles(folderOf(1))).config.maxPositionEmbeddings).toBe(256);
@@ -272,7 +272,7 @@ describe('errors of the disk', () => {
   test('a checkpoint that does not fit is refused before it is begun', async () => {
     const full = { ...disk, free: () => Promise.resolve(1000) };
     await expect(expectRoom(full, run, 3_000_000)).rejects.toThrow(
-      /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there; free some, or/,
+      /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there\. Free some space, or/,
     );
     await expect(expectRoom(disk, run, 1)).resolves.toBeUndefined();
     await expect(writeCheckpoint(full, folderOf(1), new Map([['a', 'x'.repeat(2000)]]))).rejects.toThrow(InputError);

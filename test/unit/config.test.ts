@@ -122,7 +122,7 @@ test.each([
   ['rollout.n=100000', 't.yaml: data.trainBatchSize x rollout.n is 16 x 100000 = 1600000 samples. At most 1048576 are'],
   [
     'rollout.valKwargs.n=5000',
-    'data.valMaxSamples x rollout.valKwargs.n is 256 x 5000 = 1280000 samples; at most 1048576',
+    'data.valMaxSamples x rollout.valKwargs.n is 256 x 5000 = 1280000 samples. At most 1048576',
   ],
   ['data.maxResponseLength=16777216', 'data.maxPromptLength + data.maxResponseLength = 16777376. Raise it'],
   ['actor.optim.lr=1e300', '"actor.optim.lr" is 1e+300; allowed: up to 3.4e+38, the largest number that the GPU has.'],

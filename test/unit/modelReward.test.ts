@@ -47,7 +47,7 @@ test('transformers.js: opened by the name, one sentence where it or the model is
     throw new Error('Cannot find package');
   });
   await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
-    /^reward\.model\.path m needs transformers.js, which is not there \(.+\); install it with "npm install @xenova.+path out\.$/,
+    /^reward\.model\.path m needs transformers.js, which is not installed \(.+\)\. Install it with "npm install @xenova.+path out\.$/,
   );
   vi.doUnmock('@xenova/transformers');
 });
@@ -83,6 +83,6 @@ test('rule and models are added by weights; the outcome stays the rule’s', asy
     extra: { answered: 1, taste: 0.75, judge: 0.25 },
   });
   await expect(addScores(rule, { broken: { weight: 1, score: () => Infinity } })(sample)).rejects.toThrow(
-    'The scorer "broken" gave Infinity; a score must be a finite number, or NaN for none.',
+    'The scorer "broken" gave Infinity; allowed: a finite number, or NaN for none.',
   );
 });

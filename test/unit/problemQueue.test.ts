@@ -432,7 +432,7 @@ const rowsFile = (file: string, wrong: object) => {
   const row = { prompt: 'p', answer: 'a' };
   return { file, text: [row, row, { ...row, ...wrong }, row].map((one) => JSON.stringify(one)).join('\n') };
 };
-const LOOPS = 'registered are single_turn, tool_agent';
+const LOOPS = 'registered: single_turn, tool_agent';
 
 test.each([
   [{ agent_name: 'react' }, `names the agent loop "react"; ${LOOPS}`],

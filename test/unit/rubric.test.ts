@@ -125,10 +125,10 @@ describe('what a rubric may hold', () => {
     ],
     [
       of({ ...good, choices: { ' ': 1, no: 0 } }),
-      'rubric, criterion "a": the choice " " is none; give a reply of 1 to 64 characters',
+      'rubric, criterion "a": the choice " " is invalid. Give a reply of 1 to 64 characters',
     ],
-    [of({ ...good, choices: { toString: 1, no: 0 } }), 'rubric, criterion "a": the choice "toString" is none;'],
-    [of(good, good), 'rubric, criterion "a": the name is taken, by another criterion or its verdict; rename it.'],
+    [of({ ...good, choices: { toString: 1, no: 0 } }), 'rubric, criterion "a": the choice "toString" is invalid.'],
+    [of(good, good), 'rubric, criterion "a": the name is taken, by another criterion or its verdict. Rename it.'],
     [
       of(good, { ...good, name: 'a_verdict' }),
       'rubric, criterion "a_verdict": the name is taken, by another criterion',
@@ -139,7 +139,7 @@ describe('what a rubric may hold', () => {
     ],
     [
       { ...of(good), prompt: '{response}' },
-      'rubric: prompt has no {criterion}, so the judge would not see it; put it in.',
+      'rubric: prompt has no {criterion}, so the judge would not see it. Put it in.',
     ],
     [
       { ...of(good), prompt: '{response} {criterion} {respones}' },
@@ -275,7 +275,7 @@ describe('what its numbers become', () => {
     expect(got.extra).toMatchObject({ own: 7, rule: 4, c0_verdict: 'yes 0.800 (mass 0.50)' });
     expect(got.extra!['rubric_mass']).toBeCloseTo(0.5, 12);
     const twice = rubricReward({ criteria: [{ name: 'own', description: '?' }] }, { judge, rule });
-    await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own"; rename the criterion.');
+    await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own". Rename the criterion.');
   });
 
   test('a criterion for other data is left out, and where none is for it the rule alone counts', async () => {

@@ -82,7 +82,7 @@ export const run = () => ${result};`;
   ])
     await expect(answer(result)).rejects.toMatchObject({
       kind: 'tool returned',
-      message: expect.stringContaining(`it returned ${found};`) as string,
+      message: expect.stringContaining(`it returned ${found}.`) as string,
     });
 });
 

@@ -144,7 +144,7 @@ test('what a run that goes on does otherwise is said key by key', () => {
   const ofTheCommand = { resumeMode: 'auto', resumeFromPath: 'b', defaultLocalDir: 'c' };
   expect(changes({}, { trainer: ofTheCommand })).toEqual([]);
   expect(changes({}, { seed: 5, actor: { optim: { lr: 0.5 } } })).toEqual([
-    'the config is not that of the steps up to 4:',
+    'the config differs from that of the steps up to 4:',
     '  seed: 1 -> 5',
     expect.stringMatching(/^ {2}actor\.optim\.lr: [\de.-]+ -> 0\.5$/),
     NEITHER,

@@ -209,11 +209,11 @@ describe('several named rewards', () => {
     );
     expect(() => combineRewards({ code }, { acc: 'x' })).toThrow('has no function "x"; it was given code.');
     await expect(scored('x', combineRewards({ bad: () => Infinity }))).rejects.toThrow(
-      'Reward "bad" of problem "train-0" is Infinity; give a finite number, or null where it does not apply.',
+      'Reward "bad" of problem "train-0" is Infinity. Give a finite number, or null if it does not apply.',
     );
     const twice = combineRewards({ a: () => ({ score: 1, extra: { b: 1 } }), b: () => 1 });
     await expect(scored('x', twice)).rejects.toThrow(
-      'The rewards give two values of the name "b"; rename one of them.',
+      'The rewards give two values of the name "b". Rename one of them.',
     );
     expect(() =>
       resolveTrainConfig({

@@ -187,7 +187,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
   expect(got.bytes).toEqual(want.bytes);
   const isLost = { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string };
   expect(refusals.splice(0)).toMatchObject([isLost]);
-  const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-(\d)\n/g;
+  const lost = /the GPU device was lost after step (\d) .*, resuming on a new one from \S+step-(\d)\n/g;
   expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);
 
   // The same run, longer: the open episode is there again. A loss after step 5, which no checkpoint has: others make steps 5 and 6.

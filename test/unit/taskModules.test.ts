@@ -139,8 +139,8 @@ describe('a hostile module', () => {
       /nested deeper than 64 levels/,
     ],
     ['a million levels', '() => { let a = 1; for (let i = 0; i < 1e6; i++) a = [a]; return a; }', /of task module/],
-    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which may not cross/],
-    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot cross: got/],
+    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which is not allowed/],
+    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot leave the sandbox: got/],
     ['a promise that is never settled', '() => new Promise(() => {})', /its promise is never settled/],
     [
       'an error that cannot be read',

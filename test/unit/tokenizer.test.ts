@@ -614,7 +614,7 @@ describe('tokens that end a turn', () => {
   });
 
   test('more than are looked at, and none', () => {
-    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('; at most 4 are supported. Take those');
+    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('. At most 4 are supported. Take those');
     expect(messageOf(() => made([], { eos_token: null }))).toContain('"eos_token" must name a token, but is null');
   });
 });

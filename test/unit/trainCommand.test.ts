@@ -92,7 +92,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
 
   // With the same settings and resumeMode=auto the run continues; each step is logged once, in another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
-  expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
+  expect(second.said).toContain(`resumed from step 3: ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
   expect(stepsOf('a')).toEqual([1, 2, 3, 4]);
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 4);
@@ -107,7 +107,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     'trainer.resumeMode=resume_path',
     `trainer.resumeFromPath=${from}`,
   );
-  expect(third.said).toContain(`resuming after step 4, from ${from}`);
+  expect(third.said).toContain(`resumed from step 4: ${from}`);
   expect(third.said.filter((line) => line.startsWith('step '))).toEqual([
     expect.stringMatching(/^step 5\/5 {2}reward /),
   ]);
@@ -165,9 +165,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(checkpointsOf('stopped')).toContain('step-2');
   expect(checkpointsOf('stopped')).not.toContain('step-3');
   const resumed = await train('name=stopped', ...four, 'trainer.resumeMode=auto');
-  expect(resumed.said).toContain(
-    '3 groups were under way (rollout.partialRollout); their samples go on where they stood',
-  );
+  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): their samples are resumed');
   expect(resumed.status).toBe(0);
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
@@ -200,8 +198,8 @@ test('a run whose device is lost continues on a fresh one, and is the run that l
   expect(outcome('lost', 4)).toEqual(outcome('unbroken', 4));
   const losses = said.filter((line) => line.startsWith('the GPU device was lost'));
   expect(losses).toHaveLength(3);
-  expect(losses[0]).toMatch(/lost before the first step was done \(.*\); on a fresh one from the beginning$/);
-  expect(losses[2]).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2$/);
+  expect(losses[0]).toMatch(/lost before the first step was done \(.*\), resuming on a new one from the start$/);
+  expect(losses[2]).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2$/);
 });
 
 test('devices that are lost one after the other end the run', async () => {
@@ -210,6 +208,6 @@ test('devices that are lost one after the other end the run', async () => {
     .done;
   expect(status).toBe(1);
   expect(said).toContain(
-    'the GPU device was lost 3 times without a new step in between, before the first step was done: giving up; no checkpoint was saved',
+    'the GPU device was lost 3 times without a new step in between, before the first step was done: stopped, no checkpoint was saved',
   );
 });

@@ -7,7 +7,7 @@ import { isObject } from '../../tasks/toolSchema.ts';
 import { limitsOf, TimeLimitError, type ToolLimits, truncate, withTimeLimit } from './run.ts';
 import type { StateOwner, ToolStates } from './states.ts';
 
-const EXPECTED = 'return { state, observation }, the observation a text, or absent';
+const EXPECTED = 'Return { state, observation }, the observation a text, or absent';
 
 export class Episode implements StateOwner {
   readonly name: string;
@@ -46,7 +46,7 @@ export class Episode implements StateOwner {
     if (!isStart(start)) {
       throw new UserCodeError(
         'environment reset returned',
-        `${this.#what(context)} returned ${shownValue(start)}; ${EXPECTED}.`,
+        `${this.#what(context)} returned ${shownValue(start)}. ${EXPECTED}.`,
       );
     }
     this.#observation = start.observation ?? '';
@@ -71,7 +71,7 @@ export class Episode implements StateOwner {
       const what = this.#what(states.context);
       if (!isA(error, TimeLimitError)) throw blame('environment reset', what, error, EXPECTED);
       const tooLong = `${what} did not resolve in ${own.toolTimeoutMs / 1000} s (rollout.multiTurn.toolTimeoutS)`;
-      throw new UserCodeError('environment reset took too long', `${tooLong}; ${EXPECTED}.`);
+      throw new UserCodeError('environment reset took too long', `${tooLong}. ${EXPECTED}.`);
     }
   }
 
