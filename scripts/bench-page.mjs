@@ -303,7 +303,7 @@ try {
   Object.assign(process.env, setup({ browser: true }));
   const vite = join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js');
   if (!options['no-build'] && !runLoud(process.execPath, [vite, 'build', '--logLevel', 'warn']))
-    throw new SetupError('The page did not build; its messages are above.');
+    throw new SetupError('The page did not build. Its messages are above.');
   const measured = await measureAll(options.short);
   const lines = Object.entries(measured).map(([name, value]) => `${name.padEnd(20)}${value}`);
   process.stdout.write(`${options.json ? JSON.stringify(measured, null, 2) : lines.join('\n')}\n`);

@@ -216,7 +216,7 @@ try {
   const { positionals } = parseArgs({ allowPositionals: true });
   const unknown = positionals.find((name) => !(name in STATES));
   if (unknown !== undefined)
-    throw new SetupError(`There is no state "${unknown}"; there are ${Object.keys(STATES).join(', ')}.`);
+    throw new SetupError(`There is no state "${unknown}". There are ${Object.keys(STATES).join(', ')}.`);
   await takeAll(positionals.length > 0 ? positionals : Object.keys(STATES));
 } catch (error) {
   exitOnSetupError(error);

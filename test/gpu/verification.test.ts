@@ -175,7 +175,7 @@ test('samples of other weights, and of a version that nobody has', async () => {
   const [{ sample, claim }] = honest;
   const { weightVersions: _, ...trajectory } = sample.trajectory;
   const unknown = await verifierOf().verify({ ...sample, trajectory }, { ...claim, version: 9 });
-  expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not at hand' });
+  expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not available' });
 });
 
 /** Draws the first tokens of every first turn by one version and the rest by the next. */

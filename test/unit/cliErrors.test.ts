@@ -52,14 +52,14 @@ test('a missing config', () =>
 test('no config at all', () => refused(['train'], /^No config was given\. /));
 
 test('a missing checkpoint', () =>
-  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
+  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist\. /));
 
 test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
   await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing\. Set it to a checkpoint or run folder, /);
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
-    /^trainer\.resumeFromPath: nope does not exist; give /,
+    /^trainer\.resumeFromPath: nope does not exist\. Give /,
   );
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
@@ -134,7 +134,7 @@ function withoutAdapter(script: string, ...args: string[]) {
 // Only Vulkan reads the variable: elsewhere a GPU is found all the same.
 test.runIf(process.platform === 'linux')('a driver that is not there', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
-  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
+  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it\. /);
   expect(status).toBe(2);
 });
 

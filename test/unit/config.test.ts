@@ -235,7 +235,7 @@ test('nothing that is read changes what every object inherits', () => {
   })).tree;
   const inherited = () => [Object.prototype, Array.prototype].map((prototype) => Reflect.ownKeys(prototype).length);
   const before = inherited();
-  vi.spyOn(console, 'warn').mockReturnValue(); // lines that are left out
+  vi.spyOn(console, 'warn').mockReturnValue(); // lines that are skipped
   const attempt = (body: () => unknown) => {
     try {
       body();
