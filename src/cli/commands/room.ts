@@ -7,7 +7,7 @@ import { checkTrainRules } from '../../grpo/config/rules.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
-import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
+import { completed } from '../../grpo/generate/trainingSet.ts';
 import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
@@ -66,10 +66,7 @@ export const room: Command = {
       value: 'URL',
       help: 'a running NATS server, with the controller as nats://user:password@host:port',
     },
-    worker: {
-      value: 'USER:PASSWORD',
-      help: "the workers' user on that server; docs/guides/pipelines.md has its rights",
-    },
+    worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/guides/rooms.md has its rights" },
     'trust-workers': { help: 'do not verify samples: anyone with the join code then decides what is trained' },
   },
   details: () => STOPS,
@@ -115,7 +112,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const session = await openSession(await withWarmStart(onDevice));
     closing.push(() => session.close());
     const { engine, task } = session;
-    const config = withTotalSteps(run.config, task, engine.tokenizer);
+    const config = completed(run.config, task, engine, session.lora && true);
     const checkpoint = await checkpointToResume(config);
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());

@@ -12,8 +12,9 @@ export const STOPPED_EXIT_CODE = 3;
 
 /** For --help. */
 export const STOPS =
-  `Ctrl-C, SIGTERM and SIGHUP end the run after the current step, save it, and exit with ${STOPPED_EXIT_CODE}. A second signal ends it immediately,\n` +
-  'with 128 + the number of the signal. Only one process at a time can write to a run folder.';
+  'Ctrl-C, SIGTERM and SIGHUP end the run after the current step, and an evaluation immediately. The run is saved, and the exit\n' +
+  `code is ${STOPPED_EXIT_CODE}. A second signal ends the process immediately, with 128 + the number of the signal. Only one process at a time\n` +
+  'can write to a run folder.';
 
 /** A signal to a process group comes twice where a parent (npm, scripts/webgrpo.mjs) hands its own on: within this it is one. */
 const SAME_SIGNAL_MS = 300;
