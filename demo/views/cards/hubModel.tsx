@@ -28,7 +28,7 @@ export function HubModel() {
   const now = found.value;
   return (
     <form class="hub" onSubmit={(event) => void ask(event)}>
-      <label for="hub-name">Name on the Hub</label>
+      <label for="hub-name">Model name on the Hub</label>
       <div class="hub-row">
         <input
           id="hub-name"
@@ -39,7 +39,7 @@ export function HubModel() {
           onInput={(event) => (name.value = event.currentTarget.value)}
         />
         <button type="submit" disabled={name.value.trim() === ''}>
-          Look it up
+          Look up
         </button>
       </div>
       <div aria-live="polite">
@@ -67,9 +67,9 @@ function Found({ found }: { found: Offered }) {
   const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
   const facts = {
     Parameters: millions(parameters),
-    Download: `${inMib(bytes)}, kept in the browser`,
+    Download: `${inMib(bytes)}, stored in the browser`,
     'GPU memory': `${inMib(totalBytes(plan))}: ${largest.map((item) => `${item.name} ${inMib(item.bytes)}`).join(', ')} and smaller parts`,
-    'This adapter': `buffers of up to ${inMib(largestBuffer)}; browsers do not say how much memory a GPU has`,
+    'This adapter': `largest buffer ${inMib(largestBuffer)}. Browsers do not report the amount of GPU memory.`,
   };
   return (
     <>
@@ -82,7 +82,7 @@ function Found({ found }: { found: Offered }) {
         ))}
       </dl>
       {isTaken.value ? (
-        <p>{`The settings below are for ${name}: Start downloads it and trains adapters on word problems.`}</p>
+        <p>{`Settings filled in for ${name}. Start downloads it and trains LoRA adapters on word problems.`}</p>
       ) : (
         <button type="button" onClick={() => void take()}>
           Use this model

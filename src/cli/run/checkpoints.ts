@@ -38,7 +38,7 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
     throw new InputError(
-      `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.`,
+      `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json. Copy them into its folder.`,
     );
   }
   return { ...model, tokenizerJson, tokenizerConfigJson };
@@ -143,7 +143,7 @@ export async function findAdapter(path: string, adapterPath?: string): Promise<{
   const { baseModel } = parseAdapterConfig(await readJsonFile(join(folder, ADAPTER_CONFIG)));
   if (baseModel !== undefined) return { base: baseModel, folder };
   throw new InputError(
-    `${folder} is an adapter that does not name its base; give the base as the model and it as the adapter.`,
+    `${folder} is an adapter that does not name its base. Give the base as the model and this folder as the adapter.`,
   );
 }
 
@@ -158,7 +158,7 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
   const folder = await adapterFolder(path);
   if (folder === undefined)
     throw new InputError(
-      `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint; give a folder that PEFT or a LoRA run wrote.`,
+      `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint. Give a folder that PEFT or a LoRA run wrote.`,
     );
   try {
     return await loadAdapter(sourceOf(folder), config);
@@ -190,7 +190,7 @@ async function checkpointFolder(path: string): Promise<string> {
   const newest = await newestCheckpoint(disk, path, 'model', say);
   if (newest) return newest;
   const what = existsSync(path) ? 'has no config.json and no checkpoints' : 'does not exist';
-  throw new InputError(`The checkpoint folder ${path} ${what}; give a folder in Hugging Face format or a run folder.`);
+  throw new InputError(`The checkpoint folder ${path} ${what}. Give a folder in Hugging Face format or a run folder.`);
 }
 
 const sourceOf = (folder: string) => async (name: string) => {
