@@ -67,10 +67,12 @@ export function dLogitsReference(
 
 /**
  * Absolute error of the log-sum-exp, and relative error of a p, where z = logits / T lies within [-Z, Z]: z is off by
- * 3 U Z, exp(x) by 3 + 2 |x| ulp of 2 U with |x| <= 2 Z, the sum by V / WG + 8 additions, log by 2^-21 or 3 ulp.
+ * 3 U Z, exp(x) by 3 + 2 |x| ulp of 2 U with |x| <= 2 Z, the sum by a block of 512, V / WG / 512 blocks and 8 additions, log by
+ * 2^-21 or 3 ulp.
  */
 export function statsError(V: number, WG: number, Z: number): number {
-  return U * (6 * Z + 2 * (3 + 4 * Z) + V / WG + 8 + 8) + 2 ** -21 + 6 * U * (Z + Math.log(V));
+  const additions = Math.min(V / WG, 512) + Math.floor(V / WG / 512) + 8;
+  return U * (6 * Z + 2 * (3 + 4 * Z) + additions + 8) + 2 ** -21 + 6 * U * (Z + Math.log(V));
 }
 
 export const largest = (x: ArrayLike<number>): number =>
