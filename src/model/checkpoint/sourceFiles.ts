@@ -1,7 +1,7 @@
 /** The text files beside the weights of a checkpoint: read as bytes, so that what training does not change is saved as it was. */
 
 import { InputError } from '../../errors.ts';
-import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.ts';
+import { type ModelConfig, modelConfigToJson, parseModelConfig, readEosTokenIds } from '../config.ts';
 
 type Json = Record<string, unknown>;
 
@@ -11,6 +11,8 @@ export interface CheckpointFiles {
   size(path: string): Promise<number | undefined>;
   /** Bytes begin..end of a file that is there. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
+  /** Names in the folder, in no order. Absent if it cannot be listed. */
+  names?(): Promise<string[]>;
 }
 
 /** Bytes of a checkpoint's text files by name, as they were read. */
@@ -24,13 +26,21 @@ const [TOKENIZER, TOKENIZER_CONFIG] = ['tokenizer.json', 'tokenizer_config.json'
 const TEMPLATE = 'chat_template.jinja';
 /** Path of transformers' second template. It is saved in tokenizer_config.json, because a checkpoint has no folders. */
 const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
-/** Other spellings of what tokenizer.json and tokenizer_config.json say; copied while those are unchanged. */
+/** Other spellings of what tokenizer.json says; copied while that is unchanged. */
 const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];
+const OTHER_TOKENIZERS = /^vocab\.|\.(model|tiktoken)$/;
 const SPECIAL_TOKENS = 'special_tokens_map.json';
 
 /** Text files that a checkpoint may lack. */
 export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
 const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
+
+/** Other files that a model's folder has beside its weights: licence, README, tokenizers of other libraries, code. */
+const OTHERS = /^(licen[cs]e|notice|readme|use_policy)(\.|$)|\.(json|txt|md|model|tiktoken|jinja|py)$/i;
+/** Files that are about weights or a run before this one. */
+const OUTDATED = /^\.|^(adapter_config|manifest|trainer_state|(all|eval|train)_results)\.json$|\.index\.json$/;
+/** Longer ones are not copied into each checkpoint. */
+const MAX_OTHER_BYTES = 32 * 2 ** 20;
 
 /** Tokenizer of a folder; parsed. */
 export interface TokenizerJson {
@@ -46,6 +56,21 @@ export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFil
   for (const name of NAMES) {
     const bytes = await readSmall(files, name);
     if (bytes) found.set(name, bytes.slice());
+  }
+  return found;
+}
+
+/** True for a file of a model's folder that is neither weights nor read here, and stays true when the weights change. */
+export const isOtherFile = (name: string, size: number): boolean =>
+  OTHERS.test(name) && !OUTDATED.test(name) && !NAMES.includes(name) && !name.includes('/') && size <= MAX_OTHER_BYTES;
+
+/** Reads the other files of a folder that can be listed; `isOtherFile` says which. */
+export async function readOtherFiles(files: CheckpointFiles): Promise<SourceFiles> {
+  const found = new Map<string, Bytes>();
+  for (const name of ((await files.names?.()) ?? []).filter((name) => isOtherFile(name, 0)).sort()) {
+    // A folder of that name has no bytes.
+    const size = await files.size(name).catch(() => undefined);
+    if (size !== undefined && isOtherFile(name, size)) found.set(name, (await files.read(name, 0, size)).slice());
   }
   return found;
 }
@@ -71,7 +96,7 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
   const drop = (...names: string[]) => names.forEach((name) => files.delete(name));
   const { tokenizerJson: json, tokenizerConfigJson: config } = tokenizerIn(files);
   if (!isSame(json, tokenizerJson)) {
-    drop(TOKENIZER, ...TOKENIZER_COPIES);
+    drop(TOKENIZER, ...TOKENIZER_COPIES, ...[...files.keys()].filter((name) => OTHER_TOKENIZERS.test(name)));
     if (tokenizerJson) files.set(TOKENIZER, encodeJson(tokenizerJson));
   }
   if (!isSame(config, tokenizerConfigJson)) {
@@ -82,21 +107,41 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
   return files;
 }
 
-/** The source's `config.json` with the model's own values over it, and the tokenizer's ids where it names none. */
+/**
+ * The source's `config.json`, byte for byte but for the dtype. A source that names no end token gets the tokenizer's ids, since
+ * transformers' generate() would not end; a fresh model gets all of them.
+ */
 export function configFile(
-  { config, sourceFiles, ...tokenizer }: Saved & { config: ModelConfig },
+  { config, sourceFiles = new Map<string, Bytes>(), ...tokenizer }: Saved & { config: ModelConfig },
   dtype: string,
 ): Bytes {
-  // auto_map names Python files, which are not beside the model any more.
-  const { auto_map: _, ...source } = (sourceFiles && jsonIn(sourceFiles, CONFIG)) ?? {};
+  const { auto_map, ...rest } = jsonIn(sourceFiles, CONFIG) ?? {};
+  // auto_map names Python files: it goes where they are not beside the model.
+  const hasCode = [...sourceFiles.keys()].some((name) => name.endsWith('.py'));
+  const source: Json = hasCode && auto_map !== undefined ? { ...rest, auto_map } : rest;
+  if (config.eosTokenIds && isOfSource(config, sourceFiles)) {
+    const named = ['torch_dtype', 'dtype'].filter((key) => key in source);
+    const changed = named.length > 0 ? named : dtype === 'float32' ? [] : ['torch_dtype'];
+    const wanted = { ...source, ...Object.fromEntries(changed.map((key) => [key, dtype])) };
+    const text = textIn(sourceFiles, CONFIG)!.replace(/("(?:torch_)?dtype"\s*:\s*)"\w*"/g, `$1"${dtype}"`);
+    return isSame(JSON.parse(text), wanted) ? new TextEncoder().encode(text) : encodeJson(wanted);
+  }
+  const [ids, own] = [specialTokenIds(tokenizer), modelConfigToJson(config)];
+  const end = source['eos_token_id'] ?? own['eos_token_id'] ?? ids['eos_token_id'];
   return encodeJson({
-    ...specialTokenIds(tokenizer),
+    ...ids,
     ...source,
-    ...modelConfigToJson(config),
-    ...('eos_token_id' in source && { eos_token_id: source['eos_token_id'] }),
+    ...own,
+    ...(end !== undefined && { eos_token_id: end }),
     torch_dtype: dtype,
     ...('dtype' in source && { dtype }),
   });
+}
+
+/** True if the config was read from these files and not changed since. */
+function isOfSource(config: ModelConfig, files: SourceFiles): boolean {
+  const json = jsonIn(files, CONFIG);
+  return json !== undefined && isSame(withGenerationConfig(parseModelConfig(json), files), config);
 }
 
 type Bytes = Uint8Array<ArrayBuffer>;
