@@ -100,7 +100,7 @@ export class ChatTokenizer {
     const given = asObject(tokenizerJson, 'tokenizer.json');
     this.config = asObject(configJson, 'tokenizer_config.json');
     checkTokenizer(given);
-    const json = { ...given, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
+    const json: Json = { ...given, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
     try {
       const added = (json['added_tokens'] ?? []) as AddedToken[];
       // The library's constructor and its encode keep references, so each gets a copy of its own.
