@@ -30,7 +30,7 @@ export function preTokenizerOf(step: unknown): unknown {
     case 'WhitespaceSplit':
       return { ...split(`${SPACE}+`), behavior: 'Removed' };
     case 'FixedLength':
-      return split(`[\\s\\S]{1,${String(own['length'] ?? 5)}}`);
+      return split(`[\\s\\S]{1,${Number(own['length'] ?? 5)}}`);
     case 'ByteLevel':
       if (own['use_regex'] === false || own['add_prefix_space'] === true) return step;
       return sequence(split(`'(?:[stmd]|re|ve|ll)|${BYTE_LEVEL}`), { ...step, use_regex: false });
@@ -69,7 +69,8 @@ function metaspace(own: Json): object {
   const scheme = own['prepend_scheme'] ?? (own['add_prefix_space'] === false ? 'never' : 'always');
   const step = { ...own, type: 'Metaspace', prepend_scheme: scheme };
   if (own['split'] === false) return step;
-  return sequence(step, splitBy(escaped(String(own['replacement'] ?? '\u2581')), 'MergedWithNext'));
+  const { replacement = '\u2581' } = own as { replacement?: string };
+  return sequence(step, splitBy(escaped(replacement), 'MergedWithNext'));
 }
 
 /** One character, escape or class. */
