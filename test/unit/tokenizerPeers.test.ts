@@ -5,13 +5,20 @@
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
+import {
+  loadCheckpoint,
+  type ModelCheckpoint,
+  saveCheckpoint,
+  withTokenizer,
+} from '../../src/model/checkpoint/checkpoint.ts';
 import { parseAdapterConfig } from '../../src/model/lora/adapter.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { rng } from '../random.ts';
 
 const FIXTURE = 'test/fixtures/bpe/pretokenizers.json';
@@ -163,6 +170,31 @@ for init in [True, False, "gaussian", "orthogonal", "eva", "pissa", "pissa_niter
     changed[json.dumps(init)] = not torch.equal(before, after)
 print(json.dumps(changed))`;
 
+const TRANSFORMERS = `
+import json, sys
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+folder, asked = sys.argv[1], json.loads(sys.argv[2])
+config, model, tokenizer = (c.from_pretrained(folder) for c in (AutoConfig, AutoModelForCausalLM, AutoTokenizer))
+texts = [tokenizer.apply_chat_template(asked["messages"], tools=t, tokenize=False, add_generation_prompt=True) for t in (None, asked["tools"])]
+print(json.dumps(dict(ends=model.generation_config.eos_token_id, vocab=config.vocab_size, hidden=config.hidden_size, texts=texts, dtype=str(model.dtype))))`;
+
+/** A saved copy of the shipped model, whose generation_config.json and list of templates are another program's. */
+async function savedCopy(
+  ends: number[],
+  templates: object[],
+): Promise<{ folder: string; checkpoint: ModelCheckpoint }> {
+  const shipped = 'checkpoints/gsm8k-tool';
+  const source = new Map(readdirSync(shipped).map((name) => [name, new Uint8Array(readFileSync(join(shipped, name)))]));
+  const config = JSON.parse(readFileSync(join(shipped, 'tokenizer_config.json'), 'utf8')) as object;
+  const bytes = (json: object) => new TextEncoder().encode(JSON.stringify(json));
+  source.set('generation_config.json', bytes({ eos_token_id: ends }));
+  source.set('tokenizer_config.json', bytes({ ...config, chat_template: templates }));
+  const checkpoint = await loadCheckpoint(async (name) => source.get(name));
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-peers-'));
+  for (const [name, content] of saveCheckpoint(checkpoint, 'BF16')) writeFileSync(join(folder, name), content);
+  return { folder, checkpoint };
+}
+
 describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --full)', () => {
   const candidates = [TRL_PYTHON, 'node_modules/.cache/webgrpo/trl/bin/python'];
   const found = candidates.find(
@@ -202,4 +234,28 @@ describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --ful
       else expect(read, init).not.toThrow();
     }
   });
+
+  test(
+    'transformers: a saved model has its end tokens, its sizes and its two templates',
+    { timeout: 120_000 },
+    async (context) => {
+      context.skip(found === undefined, none);
+      const turns = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
+      const { folder, checkpoint } = await savedCopy(
+        [0, 2],
+        ['default', 'tool_use'].map((name) => ({ name, template: `${name}\r\n${turns}` })),
+      );
+      const messages = [{ role: 'user', content: 'hi\r\n' }];
+      const tools = [{ type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } }];
+      const tokenizer = modelTokenizer(withTokenizer(folder, checkpoint));
+      expect(python(TRANSFORMERS, folder, JSON.stringify({ messages, tools }))).toEqual({
+        ends: [0, 2],
+        vocab: checkpoint.config.vocabSize,
+        hidden: checkpoint.config.hiddenSize,
+        texts: [{}, { tools }].map((options) => tokenizer.applyChatTemplate(messages, options)),
+        dtype: 'torch.bfloat16',
+      });
+      expect(tokenizer.eosTokenIds).toEqual(expect.arrayContaining([0, 2]));
+    },
+  );
 });
