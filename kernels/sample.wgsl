@@ -57,7 +57,7 @@ fn ordered(x: f32) -> u32 {
   return select(b | 0x80000000u, ~b, (b & 0x80000000u) != 0u);
 }
 
-/** What of a row may be drawn, and what its logits are masses by. */
+/** The columns of a row that may be drawn, and the numbers that turn its logits into masses. */
 struct Kept {
   base: u32,
   scale: f32,

@@ -194,7 +194,9 @@ test.each([
 test.each(["'", '"', "\\'", "'\\", 'True '])('a megabyte of %j as an argument is read in a moment', (part) => {
   const text = `'${part.repeat(2 ** 20 / part.length)}\\`;
   const tool: Tool = { ...search, parameters: { type: 'object', properties: { p: { type: 'object' } } } };
-  const ms = processorMs(() => parseQwenXml(`<tool_call><function=search><parameter=p>${text}</parameter></function></tool_call>`, [tool]));
+  const ms = processorMs(() =>
+    parseQwenXml(`<tool_call><function=search><parameter=p>${text}</parameter></function></tool_call>`, [tool]),
+  );
   expect(ms).toBeLessThan(3000);
 });
 

@@ -181,7 +181,7 @@ export function conversationIds(json: unknown, tokenizer: ChatTokenizer, file: s
   return ids;
 }
 
-/** A message as templates take it; undefined for what is none. Content may be a list of text parts, or null beside calls. */
+/** A message as templates take it; undefined for any other value. Content may be a list of text parts, or null beside calls. */
 function scoredMessage(message: unknown) {
   if (!isTree(message) || typeof message['role'] !== 'string') return undefined;
   const { role, content, tool_calls: calls, ...rest } = message;
