@@ -12,6 +12,7 @@ import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type Safet
 import {
   type CheckpointFiles,
   jsonIn,
+  readOtherFiles,
   readSourceFiles,
   readStoredJson,
   type SourceFiles,
@@ -61,7 +62,7 @@ type Shapes = ReadonlyMap<string, { shape: number[] }>;
  * fit the config.
  */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
-  const sourceFiles = await readSourceFiles(files);
+  const sourceFiles = new Map([...(await readSourceFiles(files)), ...(await readOtherFiles(files))]);
   const configJson = jsonIn(sourceFiles, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json. Give a folder in Hugging Face format.');
   const config = withGenerationConfig(parseModelConfig(configJson), sourceFiles);
