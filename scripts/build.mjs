@@ -1,4 +1,7 @@
-/** `npm run build`: library with types, command line and page into dist/. Prints the sizes of page and library and fails over a limit. */
+/**
+ * `npm run build`: builds library with types, command line and page into dist/. Prints the sizes of page and library and fails if one is
+ * over its limit.
+ */
 
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,17 +34,17 @@ try {
   for (const [name, file, ...args] of STEPS) {
     process.stderr.write(`build: ${name}\n`);
     if (!runLoud(process.execPath, [join(ROOT, 'node_modules', file), ...args]))
-      throw new SetupError(`The ${name} did not build; its messages are above.`);
+      throw new SetupError(`The ${name} did not build. Its messages are above.`);
   }
   await printInputs();
   const { lines, ok } = await checkSizes({ library: join(ROOT, 'dist/lib/index.js'), page: join(ROOT, 'dist/demo') });
   process.stdout.write(`${lines.join('\n')}\n`);
-  if (!ok) throw new SetupError('A size is over its limit; load what is seldom used by a dynamic import.');
+  if (!ok) throw new SetupError('A size is over its limit. Load what is seldom used by a dynamic import.');
 } catch (error) {
   exitOnSetupError(error);
 }
 
-/** Writes the documented types of configs over those that TypeScript infers. */
+/** Replaces the config types that TypeScript infers by documented ones. */
 async function printInputs() {
   const { runnerImport } = await import('vite');
   const { inline } = await import('./lib/inline.mjs');

@@ -1,6 +1,6 @@
 /**
- * `node scripts/prose.mjs` counts what plain English avoids, in comments and documents: words and openings that a reader stumbles over,
- * sentences of more than 40 words, commit ids and paths that do not exist. A count above its ceiling in scripts/prose.json fails.
+ * `node scripts/prose.mjs` counts what plain English avoids, in comments, documents and strings: words and openings that confuse a reader,
+ * sentences of more than 40 words, commit ids, paths and links that do not exist. A count above its ceiling in scripts/prose.json fails.
  *   --list RULE   prints every line that a rule counts
  *   --store       lowers the ceilings to today's counts; a ceiling is never raised
  */
@@ -8,22 +8,33 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { brokenPaths, commitIds, COUNTED, longSentences, matching, pagesWithoutOpening, RULES } from './lib/prose.mjs';
+import {
+  brokenLinks,
+  brokenPaths,
+  commitIds,
+  COUNTED,
+  longSentences,
+  matching,
+  pagesWithoutOpening,
+  RULES,
+  stringsOf,
+} from './lib/prose.mjs';
 import { ROOT } from './setup.mjs';
 
 const CEILINGS = join(ROOT, 'scripts', 'prose.json');
 const git = (/** @type {string[]} */ ...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
 
-/** @param {string[]} patterns of paths, as `git ls-files` takes them */
-const lines = (...patterns) =>
+/** @param {string[]} patterns of paths, in the notation of `git ls-files` */
+const sources = (...patterns) =>
   git('ls-files', '-z', '--', ...patterns)
     .split('\0')
     .filter((file) => file !== '' && existsSync(join(ROOT, file)))
-    .flatMap((file) =>
-      readFileSync(join(ROOT, file), 'utf8')
-        .split('\n')
-        .map((text, i) => ({ file, number: i + 1, text })),
-    );
+    .map((file) => ({ file, source: readFileSync(join(ROOT, file), 'utf8') }));
+
+const lines = (/** @type {string[]} */ ...patterns) =>
+  sources(...patterns).flatMap(({ file, source }) =>
+    source.split('\n').map((text, i) => ({ file, number: i + 1, text })),
+  );
 
 const isCommit = (/** @type {string} */ id) => {
   try {
@@ -36,6 +47,7 @@ const isCommit = (/** @type {string} */ id) => {
 
 const comments = lines(...COUNTED.comments).filter(({ text }) => /^ *(\/\*\*?|\*|\/\/) /.test(text));
 const docs = lines(...COUNTED.docs);
+const strings = sources(...COUNTED.strings).flatMap(({ file, source }) => stringsOf(source, file));
 /** Files that CONTRIBUTING's recipes create. */
 const created = new Set(
   Array.from(
@@ -49,11 +61,12 @@ const knowsCommits = git('rev-parse', '--is-shallow-repository').trim() === 'fal
 
 /** @type {Record<string, import('./lib/prose.mjs').Line[]>} */
 const found = {
-  ...Object.fromEntries(RULES.map((rule) => [rule.name, matching(rule, { comments, docs })])),
+  ...Object.fromEntries(RULES.map((rule) => [rule.name, matching(rule, { comments, docs, strings })])),
   'sentence over 40 words': longSentences(docs),
   'page of docs that does not open with its reader': pagesWithoutOpening(docs),
   'commit id that does not exist': knowsCommits ? commitIds(docs).filter(({ id }) => !isCommit(id)) : [],
   'path that does not exist': brokenPaths(docs, exists),
+  'link or anchor that does not exist': brokenLinks(lines('*.md'), exists),
 };
 
 const say = (/** @type {string} */ text) => process.stdout.write(`${text}\n`);

@@ -1,4 +1,4 @@
-/** What code of a user's own can do wrong, as a table: where it stands, what it does, and how the step has to take it. */
+/** Table of errors in a user's own code: the place, the error, and the expected result of the step. */
 
 import type { CustomAdvantage } from '../../src/grpo/advantages/index.ts';
 import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
@@ -9,18 +9,18 @@ import type { Task } from '../../src/tasks/task.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
 /**
- * 'refused' = one error that matches, no weight moved; 'skipped' = of a sample: the same under trainer.onError: stop, and under
- * skip the step continues without it; 'not finite' = the step says so and moves no weight; 'told' = of a tool: the model reads
- * a text that matches, and the step trains; 'trained' = nothing is wrong.
+ * 'refused' = one error that matches, no weight changed; 'skipped' = of a sample: the same under trainer.onError: stop, and under skip the
+ * step continues without it; 'not finite' = the step reports it and changes no weight; 'told' = of a tool: the model reads a text that
+ * matches, and the step trains; 'trained' = nothing is wrong.
  */
 export type Outcome = 'refused' | 'skipped' | 'not finite' | 'told' | 'trained';
 
 export interface Fault {
   name: string;
   outcome: Outcome;
-  /** Of the error, of what the step says, or of what the model reads. */
+  /** Pattern of the error, of the step's report, or of what the model reads. */
   says?: RegExp;
-  /** Of the second sample of a step. */
+  /** Reward of the second sample of a step. */
   reward?: () => unknown;
   loop?: (sample: AgentSample) => unknown;
   tool?: Partial<Tool>;
@@ -32,7 +32,7 @@ export interface Fault {
 const thrower = (error: unknown) => () => {
   throw error;
 };
-/** Everything that can be thrown, with what a sentence about it holds. */
+/** Everything that can be thrown, with a pattern for the error message about it. */
 const THROWN: [string, unknown, RegExp][] = [
   ['an error', new Error('boom'), /boom/],
   ['a text', 'plain text', /plain text/],
@@ -56,18 +56,18 @@ const never = () => new Promise<never>(() => undefined);
 const right = { score: 1, acc: 1 };
 
 const REWARDS: [string, () => unknown, RegExp][] = [
-  ['undefined', () => undefined, /is undefined; return \{ score, acc \}/],
-  ['null', () => null, /is null; return/],
-  ['a text', () => 'good', /is "good"; return/],
-  ['a number', () => 1, /is 1; return/],
-  ['a list', () => [1], /is undefined; give a finite number/],
-  ['an object without score', () => ({}), /is undefined; give a finite number/],
+  ['undefined', () => undefined, /is undefined\. Return \{ score, acc \}/],
+  ['null', () => null, /is null\. Return/],
+  ['a text', () => 'good', /is "good"\. Return/],
+  ['a number', () => 1, /is 1\. Return/],
+  ['a list', () => [1], /is undefined\. Give a finite number/],
+  ['an object without score', () => ({}), /is undefined\. Give a finite number/],
   ['no acc', () => ({ score: 1 }), /has the acc undefined/],
-  ['a score of text', () => ({ score: '1', acc: 1 }), /is "1"; give a finite number/],
-  ['1e200', () => ({ score: 1e200, acc: 1 }), /is 1e\+200; give a finite number of at most 3\.4e\+38/],
-  ['-1e308', () => ({ score: -1e308, acc: 1 }), /is -1e\+308; give/],
-  ['Infinity', () => ({ score: Infinity, acc: 1 }), /is Infinity; give/],
-  ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"; give 1 for right/],
+  ['a score of text', () => ({ score: '1', acc: 1 }), /is "1"\. Give a finite number/],
+  ['1e200', () => ({ score: 1e200, acc: 1 }), /is 1e\+200\. Give a finite number of at most 3\.4e\+38/],
+  ['-1e308', () => ({ score: -1e308, acc: 1 }), /is -1e\+308\. Give/],
+  ['Infinity', () => ({ score: Infinity, acc: 1 }), /is Infinity\. Give/],
+  ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"\. Give 1 for right/],
   ['acc Infinity', () => ({ score: 1, acc: Infinity }), /has the acc Infinity/],
   ['acc true', () => ({ score: 1, acc: true }), /has the acc true/],
   ['a number as pred', () => ({ ...right, pred: 7 }), /has the pred 7/],
@@ -91,9 +91,9 @@ const REWARDS: [string, () => unknown, RegExp][] = [
 ];
 
 const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
-  ['returns nothing', () => undefined, /returned undefined; return one of completed/],
-  ['returns a reason of its own', () => 'finished', /returned "finished"; return one of/],
-  ["returns 'error'", () => 'error', /returned "error"; return one of/],
+  ['returns nothing', () => undefined, /returned undefined\. Return one of completed/],
+  ['returns a reason of its own', () => 'finished', /returned "finished"\. Return one of/],
+  ["returns 'error'", () => 'error', /returned "error"\. Return one of/],
   ["returns verl's output", () => ({ response_ids: [1], response_mask: [1, 1] }), /returned \{"response_ids"/],
   ['never resolves', never, /did neither generate, call tools nor end in 0\.05 s \(rollout\.agent\.timeoutS\)/],
   [
@@ -141,7 +141,7 @@ const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
   ['generates with null', (sample) => sample.generate(null as never), /agent loop/],
 ];
 
-/** Outcome: told to the model, unless it is the user's mistake. */
+/** Outcome: 'told', unless the error is the user's mistake. */
 const TOOLS: [string, Partial<Tool>, RegExp, Outcome?][] = [
   ['never resolves', { execute: never }, /^Error: fault did not answer in 0\.05 s$/],
   ['returns undefined', { execute: () => undefined as never }, /^Tool "fault" returned undefined/, 'refused'],
@@ -185,7 +185,7 @@ const TOOLS: [string, Partial<Tool>, RegExp, Outcome?][] = [
   ['says broken bytes', { execute: () => Uint8Array.of(0xff, 0xfe, 0x41, 0xc3, 0x28) }, /A/],
 ];
 
-/** Arrays as long as the tokens, of one value. */
+/** Returns arrays as long as the tokens, filled with one value. */
 const filled =
   (value: number): CustomLoss =>
   ({ logProbs }) => ({ dLogProbs: new Float32Array(logProbs.length).fill(value) });
@@ -226,7 +226,7 @@ const perToken = (value: unknown): CustomAdvantage =>
 const ADVANTAGES: [string, unknown, RegExp, Outcome?][] = [
   ['returns nothing', () => undefined, /^The advantage estimator returned no list of arrays/],
   ['returns a promise', () => Promise.resolve([]), /returned no list of arrays/],
-  ['returns too few', () => [], /returned 0 arrays; return one array of numbers for each of the 4 samples/],
+  ['returns too few', () => [], /returned 0 arrays\. Return one array of numbers for each of the 4 samples/],
   [
     'returns arrays that are too short',
     ({ masks }: { masks: unknown[] }) => masks.map(() => []),

@@ -6,7 +6,7 @@ import { hasCode, type RuleChange } from '../storage/runChanges.ts';
 import { savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 
-/** @param yes what the button says @param no what the other one says */
+/** @param yes label of the button that permits @param no label of the other button */
 export function permission(text: string, yes: string, no: string): Promise<boolean> {
   const answered = new Promise<boolean>((answer) => {
     offer.value = { text, choices: { [yes]: () => answer(true), [no]: () => answer(false) } };
@@ -19,13 +19,13 @@ export function permission(text: string, yes: string, no: string): Promise<boole
   return answered.finally(() => (offer.value = undefined));
 }
 
-/** True if the rules of a run may be run. Rules that came with a run's files need a yes first. */
+/** Returns true if the rules of a run may be executed. Rules from a run's files need the visitor's permission first. */
 export async function rulesLetIn({ id, record, changes }: SavedRun, no: string): Promise<boolean> {
   if (!record.foreign || !hasCode(changes)) return true;
   const rules = changes.filter((of): of is RuleChange => 'code' in of).map(({ rule, name }) => `${rule}: ${name}`);
   const text =
-    `This run came as files, with rules that somebody wrote (${[...new Set(rules)].join('; ').slice(0, 300)}). Nothing of them has run yet. They would ` +
-    'run in a sandbox without network, storage or access to this page. Run them?';
+    `This run contains custom rules (${[...new Set(rules)].join('; ').slice(0, 300)}). They have not run yet. They run in a sandbox ` +
+    'without network, storage or access to this page. Run them?';
   if (!(await permission(text, 'Run its rules', no))) return false;
   await (await savedRuns())?.updateRecord(id, { foreign: false });
   return true;

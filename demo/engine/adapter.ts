@@ -1,17 +1,17 @@
-/** Which GPU there is, and what to say where there is none. */
+/** Finds the GPU, and explains what to do without one. */
 
 export interface FoundAdapter {
   name: string;
-  /** Runs on the CPU. */
+  /** True if the adapter runs on the CPU. */
   isSoftware: boolean;
 }
 
-/** Why training is impossible here, and what to do. */
+/** Says why training is impossible on this machine, and what to do. */
 export class NoGpuError extends Error {
   override name = 'NoGpuError';
 }
 
-/** Asks without taking a device. Throws NoGpuError. */
+/** Requests an adapter without a device. Throws NoGpuError. */
 export async function findAdapter(): Promise<FoundAdapter> {
   if (!navigator.gpu) throw new NoGpuError(isSecureContext ? NO_WEBGPU : NOT_SECURE);
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
@@ -21,18 +21,19 @@ export async function findAdapter(): Promise<FoundAdapter> {
   return { name: adapterName({ vendor, architecture, description }), isSoftware };
 }
 
+/** Returns the name of an adapter for people. */
 export function adapterName(info: { vendor: string; architecture: string; description: string }): string {
   return info.description || [info.vendor, info.architecture].filter(Boolean).join(' ') || 'unnamed GPU';
 }
 
 const NO_WEBGPU =
-  'This browser has no WebGPU, which training needs. Use a current Chrome, Edge, Safari 26 or Firefox 141 or newer; ' +
-  'in Chrome on Linux, start it with --enable-unsafe-webgpu.';
+  'Training needs WebGPU, which this browser lacks. Use a current Chrome or Edge, Safari 26 or Firefox 141, or newer. ' +
+  'On Linux, start Chrome with --enable-unsafe-webgpu.';
 
 const NOT_SECURE =
-  'WebGPU is only there on secure pages, and this page came over plain http from another machine. ' +
+  'WebGPU works only on secure pages, and this page was loaded over plain http from another machine. ' +
   'Open it through https or localhost.';
 
 const NO_ADAPTER =
-  'This browser has WebGPU but finds no GPU it may use. Look at chrome://gpu for the reason; switch on graphics ' +
+  'This browser has WebGPU but cannot use a GPU. See chrome://gpu for the reason. Then turn on graphics ' +
   'acceleration in the settings, update the driver, or start Chrome with --enable-unsafe-webgpu.';

@@ -1,17 +1,21 @@
-/** The rules of `scripts/prose.mjs`, over lines of text. */
+/** Rules of `scripts/prose.mjs`, and functions that apply them to lines of text. */
+
+import { posix } from 'node:path';
 
 /**
  * @typedef {{ file: string, number: number, text: string }} Line
- * @typedef {{ name: string, of: ('comments' | 'docs')[], pattern: RegExp }} Rule
+ * @typedef {'comments' | 'docs' | 'strings'} Kind
+ * @typedef {{ name: string, of: Kind[], pattern: RegExp }} Rule
  */
 
-/** Files whose comments and sentences are counted, as `git ls-files` takes them. Printed pages and the log are not. */
+/** Files whose comments and sentences are counted, in the notation of `git ls-files`. Printed pages and the log are not counted. */
 export const COUNTED = {
-  comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', ':!scripts/prose.mjs'],
+  comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', 'test', 'examples', ':!scripts/prose.mjs'],
   docs: [
     '*.md',
     ...['reference/cli', 'reference/config', 'reference/from-trl-verl', 'lab/log'].map((page) => `:!docs/${page}.md`),
   ],
+  strings: ['src', 'demo', ':!*.css', ':!*.bin', ':!*.png', ':!*.md'],
 };
 
 /** @type {Rule[]} */
@@ -38,22 +42,107 @@ export const RULES = [
   },
   { name: 'is no X, is none', of: ['comments', 'docs'], pattern: /\b(is|are|was) (no [a-z]|none\b)/i },
   { name: 'throws X where', of: ['comments'], pattern: /throws [a-z]+ where/i },
+  {
+    name: 'is no X, is none in a string',
+    of: ['strings'],
+    pattern: /(?<!\bthere )\b(is|are|was|were) (no (?!longer\b)[a-z]|none\b)/i,
+  },
+  { name: 'nobody, somebody, whoever in a string', of: ['strings'], pattern: /\b(no|some|any)body\b|\bwhoever\b/i },
+  {
+    name: 'goes on, under way, anew, stands still, gives up in a string',
+    of: ['strings'],
+    pattern: /\b(go(es)?|went|gone|going) on\b|\bunder way\b|\banew\b|\bstands? still\b|\bgiv(es?|en|ing) up\b/i,
+  },
+  {
+    name: 'two sentences joined by a semicolon in a string',
+    of: ['strings'],
+    pattern:
+      /; (add|answer|ask|call|check|choose|correct|did you mean|delete|give|install|leave|lower|make|name|pass|put|raise|register|remove|rename|return|save|send|set|start|take|train|try|use|wait|write)\b(?! =|@)/i,
+  },
 ];
 
 /**
  * @param {Rule} rule
- * @param {{ comments: Line[], docs: Line[] }} texts
+ * @param {Record<Kind, Line[]>} texts
  * @returns {Line[]}
  */
 export const matching = ({ of, pattern }, texts) =>
   of.flatMap((kind) => texts[kind].filter(({ text }) => pattern.test(text)));
 
+const REGEX = /\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+\//y;
+const QUOTED = /'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"/y;
+const COMMENT = /\/\/[^\n]*|\/\*[^]*?\*\/|<!--[^]*?-->/y;
+const BETWEEN_TAGS = /(?<=>)[^<>{}=;()`]*[a-z]{2}[^<>{}=;()`]*(?=[<{])/y;
+/** A template that holds a program or a kernel is not text. */
+const PROGRAM = /=> \{|\b(fn|function) \w+\(|\bconst [\w{]+[^.]* = /;
+
+/**
+ * Strings, templates and texts between tags of a source file, in which users read errors, logs and labels. Literals that `+` joins are one text.
+ * @param {string} source
+ * @param {string} file
+ * @returns {Line[]} one per text: the line that it starts in, and its text on one line
+ */
+export function stringsOf(source, file) {
+  /** @type {Line[]} */
+  const found = [];
+  const hasTags = /\.(tsx|html)$/.test(file);
+  let [at, end] = [0, -1];
+  const take = (/** @type {RegExp} */ pattern) => {
+    pattern.lastIndex = at;
+    const [token] = pattern.exec(source) ?? [];
+    if (token !== undefined) at += token.length;
+    return token;
+  };
+  const add = (/** @type {number} */ start, /** @type {string} */ raw) => {
+    const text = raw.replaceAll(/\s+/g, ' ');
+    const before = found.at(-1);
+    if (before && end >= 0 && /^\s*\+\s*$/.test(source.slice(end, start))) before.text += text;
+    else if (!PROGRAM.test(raw)) found.push({ file, number: source.slice(0, start).split('\n').length, text });
+    end = at;
+  };
+  /** Reads a template whose backtick was read. Strings in its `${}` are texts of their own. */
+  const template = () => {
+    const start = at;
+    for (; at < source.length && source[at] !== '`'; at++) {
+      if (source[at] === '\\') at++;
+      else if (source.startsWith('${', at)) {
+        at += 2;
+        code('}');
+        at--;
+      }
+    }
+    at++;
+    add(start - 1, source.slice(start, at - 1));
+  };
+  /** Reads code up to the bracket that closes it. */
+  const code = (/** @type {string} */ closing) => {
+    let depth = 0;
+    while (at < source.length) {
+      const [start, letter] = [at, source[at]];
+      if (take(COMMENT) !== undefined) continue;
+      const quoted = take(QUOTED);
+      const text = quoted?.slice(1, -1) ?? (hasTags ? take(BETWEEN_TAGS) : undefined);
+      if (text !== undefined) {
+        add(start, text);
+        continue;
+      }
+      if (letter === '/' && /[=(,:!&|?[]\s*$/.test(source.slice(Math.max(0, at - 20), at)) && take(REGEX)) continue;
+      at++;
+      if (letter === '`') template();
+      else if (letter === '{') depth++;
+      else if (letter === '}' && depth-- === 0 && closing === '}') return;
+    }
+  };
+  code('');
+  return found;
+}
+
 const MAX_WORDS = 40;
 
 /**
- * Sentences of paragraphs and lists with more than 40 words. Code, tables and headings are left out.
- * @param {Line[]} docs lines of whole files, in order
- * @returns {Line[]} one line per sentence: where its paragraph starts, and the sentence
+ * Returns sentences of paragraphs and lists with more than 40 words. Skips code, tables and headings.
+ * @param {Line[]} docs lines of complete files, in order
+ * @returns {Line[]} one line per sentence: the place at which its paragraph starts, and the sentence
  */
 export function longSentences(docs) {
   /** @type {Line[]} */
@@ -73,9 +162,8 @@ export function longSentences(docs) {
   for (const { file, number, text } of docs) {
     if (paragraph && paragraph.file !== file) end();
     if (number === 1) isCode = false;
-    const isFence = /^\s*(```|~~~)/.test(text);
-    if (isFence) isCode = !isCode;
-    if (isFence || isCode || /^\s*$|^\s*[|#<]|^ {4}(?![-*\d])/.test(text)) {
+    if (isFence(text)) isCode = !isCode;
+    if (isFence(text) || isCode || /^\s*$|^\s*[|#<]|^ {4}(?![-*\d])/.test(text)) {
       end();
       continue;
     }
@@ -87,13 +175,13 @@ export function longSentences(docs) {
   return found;
 }
 
-/** Pages that a reader opens; a decision says its date first. */
+/** True for pages of docs/, except decisions, which start with their date. */
 const isPage = (/** @type {string} */ file) => file.startsWith('docs/') && !file.startsWith('docs/decisions/');
 
 /**
- * Pages of docs/ that do not open with two sentences after their title: "For ...", and what "you" can do afterwards.
+ * Returns pages of docs/ without two opening sentences after their title: "For ...", and what "you" can do afterwards.
  * @param {Line[]} docs lines of whole files, in order
- * @returns {Line[]} the title of each such page
+ * @returns {Line[]} the titles of these pages
  */
 export function pagesWithoutOpening(docs) {
   return docs.filter((title, i) => {
@@ -109,7 +197,8 @@ export function pagesWithoutOpening(docs) {
 }
 
 /**
- * Words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, letters among them.
+ * Returns words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, including
+ * letters.
  * @param {Line[]} docs
  * @returns {(Line & { id: string })[]}
  */
@@ -123,10 +212,65 @@ export const commitIds = (docs) =>
 const PATH = /`((?:src|demo|kernels|test|scripts|bench|campaign|configs|examples|docs)\/[\w./-]+\.\w+)`/g;
 
 /**
- * Paths of this repository in backticks, with a folder and an ending, that do not exist.
+ * Returns paths of this repository in backticks, with a folder and an extension, that do not exist.
  * @param {Line[]} docs
  * @param {(path: string) => boolean} exists
  * @returns {Line[]}
  */
 export const brokenPaths = (docs, exists) =>
   docs.filter(({ text }) => Array.from(text.matchAll(PATH), ([, path]) => path).some((path) => !exists(path)));
+
+const isFence = (/** @type {string} */ text) => /^\s*(```|~~~)/.test(text);
+
+/** @param {Line[]} docs @returns {Line[]} lines outside of blocks of code */
+function outsideCode(docs) {
+  let isCode = false;
+  return docs.filter(({ number, text }) => {
+    if (number === 1) isCode = false;
+    if (isFence(text)) isCode = !isCode;
+    return !isCode && !isFence(text);
+  });
+}
+
+/** @param {Line[]} docs @returns {Map<string, Set<string>>} anchors of each file's headings, as GitHub makes them */
+function anchorsOf(docs) {
+  /** @type {Map<string, Set<string>>} */
+  const anchors = new Map();
+  for (const { file, text } of outsideCode(docs)) {
+    const ofFile = anchors.get(file) ?? new Set();
+    anchors.set(file, ofFile);
+    const heading = /^#+ (.*)/.exec(text)?.[1];
+    if (heading === undefined) continue;
+    const shown = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1');
+    const slug = shown
+      .trim()
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replace(/\s/g, '-');
+    let unique = slug;
+    for (let n = 1; ofFile.has(unique); n++) unique = `${slug}-${n}`;
+    ofFile.add(unique);
+  }
+  return anchors;
+}
+
+/**
+ * Links to a file or folder that does not exist, or to a heading that its page does not have.
+ * @param {Line[]} docs lines of whole files, in order
+ * @param {(path: string) => boolean} exists
+ * @returns {Line[]}
+ */
+export function brokenLinks(docs, exists) {
+  const anchors = anchorsOf(docs);
+  const isBroken = (/** @type {string} */ file, /** @type {string} */ target) => {
+    const [path, anchor] = target.split('#');
+    const page = path === '' ? file : posix.join(posix.dirname(file), path);
+    if (!exists(page)) return true;
+    return anchor !== undefined && page.endsWith('.md') && !anchors.get(page)?.has(anchor);
+  };
+  return outsideCode(docs).filter(({ file, text }) =>
+    Array.from(text.replace(/`[^`]*`/g, '').matchAll(/\]\(([^)\s]+)\)/g), ([, target]) => target)
+      .filter((target) => !/^[a-z]+:/.test(target))
+      .some((target) => isBroken(file, target)),
+  );
+}

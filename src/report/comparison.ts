@@ -34,6 +34,7 @@ interface Comparison {
   config: string;
 }
 
+/** Returns the content of compare.html. */
 export function comparisonReport({ title, about, all, target, config }: Comparison): ComparisonReport {
   return {
     kind: 'comparison',
@@ -182,7 +183,7 @@ const HEADER = [
   'pass@1 after',
   'greedy after',
   'target at step',
-  'minutes a run',
+  'minutes per run',
   'note',
 ];
 

@@ -28,6 +28,7 @@ interface LoggedRun {
   config: string;
 }
 
+/** Returns the content of report.html. */
 export function runReport({ name, metrics, rollouts, valRollouts, config }: LoggedRun): RunReport {
   return {
     kind: 'run',
@@ -82,8 +83,8 @@ const CHARTS: Chart[] = [
       { label: 'max', metric: 'response_length/max' },
     ],
   },
-  { title: 'tool calls a sample', series: [{ label: 'mean', metric: 'tool_call_counts/mean' }] },
-  { title: 'loss (nats)', series: [{ label: 'mean a token', metric: 'train/loss' }] },
+  { title: 'tool calls per sample', series: [{ label: 'mean', metric: 'tool_call_counts/mean' }] },
+  { title: 'loss (nats)', series: [{ label: 'mean per token', metric: 'train/loss' }] },
   {
     title: 'time by phase (s)',
     series: [

@@ -87,13 +87,13 @@ export async function expectRoom(files: FileSystem, path: string, bytes: number)
   if (free === undefined || bytes <= free) return;
   const mib = (n: number) => `${(n / 2 ** 20).toFixed(1)} MiB`;
   throw new InputError(
-    `A checkpoint in ${path} needs ${mib(bytes)} (${bytes} bytes), but only ${mib(free)} (${free} bytes) are free there; free some, or choose ` +
-      'another folder by trainer.defaultLocalDir.',
+    `A checkpoint in ${path} needs ${mib(bytes)} (${bytes} bytes), but only ${mib(free)} (${free} bytes) are free there. Free some space, or ` +
+      'choose another folder with trainer.defaultLocalDir.',
   );
 }
 
 /**
- * Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that was written with a trainer.
+ * Reads a checkpoint for `GrpoTrainer.restore`, from a folder that was written with a trainer.
  * Throws InputError if anything differs from what was saved, or cannot come from a run.
  * @param note called with a warning if the folder has no manifest to check it by
  */
@@ -186,11 +186,11 @@ export async function newestCheckpoint(
       continue;
     }
     for (const { message } of damaged) note(message);
-    if (damaged.length > 0) note(`taking ${folder}, the newest checkpoint that is whole`);
+    if (damaged.length > 0) note(`using ${folder}, the newest intact checkpoint`);
     return folder;
   }
   if (damaged.length === 0) return undefined;
-  throw new InputError(`No checkpoint of ${runFolder} is whole. ${damaged[0].message}`);
+  throw new InputError(`No checkpoint of ${runFolder} is intact. ${damaged[0].message}`);
 }
 
 async function newestFirst(files: FileSystem, folder: string): Promise<string[]> {

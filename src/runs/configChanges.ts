@@ -32,7 +32,7 @@ export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
     .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && show(before) !== show(after));
 }
 
-/** Returns lines that report the changes after step `step`, empty if there are none. `before` is the text of config.yaml. */
+/** Returns lines that report the changes after step `step`; [] without changes. `before` is the text of config.yaml. */
 export function configChanges(before: string, after: TrainConfig, step: number): string[] {
   const changed = changedKeys(before, after);
   if (changed.length === 0) return [];
@@ -42,7 +42,7 @@ export function configChanges(before: string, after: TrainConfig, step: number):
     .map((change) => `  ${change.key}: ${shown(change.before)} -> ${shown(change.after)}`);
   const learnsOtherwise = changed.some(({ key }) => !OF_THE_RECORD.test(key) && !(isLength(key) && hasNoEnd(after)));
   return [
-    `the config is not that of the steps up to ${step}:`,
+    `the config differs from that of the steps up to ${step}:`,
     ...lines,
     ...(changed.length > MOST ? [`  and ${changed.length - MOST} more`] : []),
     ...(learnsOtherwise ? ['what follows is neither that run nor one of this config from its start'] : []),

@@ -25,7 +25,7 @@ export class KeptCheckpoints {
   #best: { step: number; value: number } | undefined;
   /** Step of a checkpoint that the next one replaces. */
   #passing: number | undefined;
-  /** True if the metric has been in some step. */
+  /** True if some step had the metric. */
   #seen = false;
 
   /**
@@ -106,7 +106,7 @@ export class KeptCheckpoints {
     const due = isValidation(metric) ? names.length > 0 : line['training/global_step'] > 0;
     if (this.#seen || !due) return;
     throw new InputError(
-      `trainer.metricForBestModel is "${metric}", which this run's steps do not have; did you mean "${nearestKey(metric, names)}"?`,
+      `trainer.metricForBestModel is "${metric}", which this run's steps do not have. Did you mean "${nearestKey(metric, names)}"?`,
     );
   }
 }

@@ -31,7 +31,10 @@ export async function withManifest(contents: FolderFiles): Promise<Map<string, U
 
 const manifestText = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`;
 
-/** Returns undefined if there is no manifest, as in third-party or older folders. Throws InputError if it is damaged. */
+/**
+ * Reads the manifest; undefined if it is missing, as in third-party or older folders. Throws InputError if it is
+ * damaged.
+ */
 export async function readManifest(files: FileSystem, folder: string): Promise<Manifest | undefined> {
   const path = `${folder}/${MANIFEST}`;
   if ((await files.size(path)) === undefined) return undefined;
@@ -40,8 +43,8 @@ export async function readManifest(files: FileSystem, folder: string): Promise<M
   // Every byte must match, because nothing else verifies this file.
   if (manifest && manifestText(manifest) === text) return manifest;
   throw new InputError(
-    `${path} is damaged, or of a newer version of webgrpo: what lies beside it cannot be checked. Take another checkpoint; if you ` +
-      `are sure of these files, delete ${MANIFEST}, and they are read unchecked.`,
+    `${path} is damaged, or of a newer version of webgrpo: the files of its folder cannot be checked. Use another checkpoint. If you ` +
+      `are sure of these files, delete ${MANIFEST} to read them unchecked.`,
   );
 }
 
@@ -73,7 +76,7 @@ export async function checkFiles(
     if (content(name) && (await files.sha256(`${folder}/${name}`)) !== saved.sha256) throw changed(folder, name);
 }
 
-/** Reads a file of the folder. Throws InputError if it differs from the manifest, if there is one. */
+/** Reads a file of the folder. Throws InputError if it differs from an existing manifest. */
 export async function readChecked(
   files: FileSystem,
   folder: string,
@@ -86,12 +89,12 @@ export async function readChecked(
 }
 
 const changed = (folder: string, name: string): InputError =>
-  differs(folder, name, 'has another content (SHA-256) than was saved');
+  differs(folder, name, 'has changed since it was saved (SHA-256)');
 
 const differs = (folder: string, name: string, how: string): InputError =>
   new InputError(
-    `${folder}/${name} ${how}: the checkpoint is damaged. Take another one; if you changed the file on purpose, delete ` +
-      `${MANIFEST} beside it, and the folder is read unchecked.`,
+    `${folder}/${name} ${how}: the checkpoint is damaged. Use another one. If you changed the file on purpose, delete ` +
+      `${MANIFEST} next to it to read the folder unchecked.`,
   );
 
 async function sha256(bytes: Uint8Array): Promise<string> {

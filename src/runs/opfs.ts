@@ -9,7 +9,7 @@ import { Sha256 } from '../model/checkpoint/sha256.ts';
 import type { FileSystem } from './fileSystem.ts';
 import { MANIFEST } from './manifest.ts';
 
-/** Bytes per piece of work on a page's thread: the more, the longer a click waits. */
+/** Bytes per piece of work on a page's thread. Larger pieces delay clicks. */
 const PIECE_BYTES = 2 ** 20;
 
 /** `.NAME.old`: see `FileSystem.writeFolder`. */
@@ -30,7 +30,7 @@ export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   const fileOf = async (path: string): Promise<File> => {
     const file = await fileAt(path);
     if (file) return file;
-    throw new InputError(`Cannot read ${path}: the browser keeps no such file.`);
+    throw new InputError(`Cannot read ${path}: file not found in browser storage.`);
   };
   const put = (path: string, content: Uint8Array | Blob, append = false): Promise<void> =>
     explained(

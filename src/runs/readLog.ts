@@ -1,4 +1,6 @@
-/** Reads the logs of a run folder. A line that is invalid (cut, altered, of other types) is skipped, with one warning per file. */
+/**
+ * Reads the logs of a run folder. Skips invalid lines (truncated, altered, of other types), with one warning per file.
+ */
 
 import * as v from 'valibot';
 import type { Metrics } from '../grpo/metrics.ts';
@@ -15,7 +17,7 @@ const text = v.string();
 /** Metrics; null stands for a value that is not finite, which JSON does not have. */
 const metrics = v.objectWithRest({ 'training/global_step': step }, v.nullable(v.pipe(v.number(), v.finite())));
 
-/** Rollout; fields that were added later can be absent from the logs of earlier versions. */
+/** Rollout; logs of earlier versions can lack fields that were added later. */
 const rollout = v.looseObject({
   step,
   group: v.optional(amount, 0),
@@ -90,7 +92,7 @@ const said = new Set<string>();
 
 /** Warns once, although files are read several times in a run. */
 function sayLeftOut(file: string, unread: number, of: number): void {
-  const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} left out`;
+  const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} skipped`;
   if (unread === 0 || said.has(sentence)) return;
   said.add(sentence);
   console.warn(sentence);

@@ -1,4 +1,4 @@
-/** Reads a task's options from a config and checks their ranges. A number out of range could draw problems forever, or none. */
+/** Reads a task's options from a config and checks their ranges. With a number out of range, drawing a problem could never end. */
 
 import { InputError } from '../errors.ts';
 
@@ -16,7 +16,7 @@ export function checkOptions(task: string, options: object, ranges: Record<strin
       );
     const upper = name.replace(/^min/, 'max');
     if (upper !== name && value > (values[upper] as number))
-      throw new InputError(`${task}: option ${name} is ${value}, above ${upper}, ${String(values[upper])}; swap them.`);
+      throw new InputError(`${task}: option ${name} is ${value}, above ${upper}, ${String(values[upper])}. Swap them.`);
   }
 }
 

@@ -1,4 +1,7 @@
-/** Factory of the engine `tfjs`; undefined until `webgrpo/tfjs` is imported. A bundler would otherwise look for tfjs in every program. */
+/**
+ * Factory of the engine `tfjs`; undefined until `webgrpo/tfjs` is imported. Otherwise a bundler would look for tfjs in
+ * every program.
+ */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { ModelEngine } from '../model/engine.ts';
@@ -16,15 +19,16 @@ export type MakeModelEngine = (
 
 let make: MakeModelEngine | undefined;
 
+/** Registers the factory. */
 export function registerTfjs(given: MakeModelEngine): void {
   make = given;
 }
 
-/** Throws InputError if it is not registered. */
+/** Creates the engine. Throws InputError if the factory is not registered. */
 export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
   if (make) return make(...args);
   throw new InputError(
-    'engine is "tfjs", which is an entry of its own; import "webgrpo/tfjs" in the thread that makes the engine (with a worker: ' +
+    'engine is "tfjs", which is a separate entry. Import "webgrpo/tfjs" in the thread that makes the engine (with a worker: ' +
       'in its file, beside "webgrpo/worker"), or set engine to "wgsl".',
   );
 };

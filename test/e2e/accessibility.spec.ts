@@ -1,32 +1,32 @@
-/** axe in every state of the page, its main path by keyboard alone, words that explain themselves. */
+/** Tests accessibility: axe in every state of the page, its main path by keyboard alone, and explanations of terms. */
 
 import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import { address, expectPoints, expectState, expectStep, openPage, skipUnlessFull, test, TINY } from './demo.ts';
 
-/** Forced colours of the states between are looked at by npm test -- --full. */
+/** The everyday tests skip forced colours in intermediate states; npm test -- --full checks them. */
 const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: 3, 'trainer.testFreq': 2 });
-  await page.getByText('Words of this page').click();
+  await page.getByText('Glossary').click();
   await page.getByText('More settings').click();
   await expectNoViolations(page, 'idle, settings and words open');
   engine.upTo(0);
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.endStep(1);
   await expectPoints(page, 'reward', 1);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
   const one = page.locator('#rollouts .try').first();
-  await one.getByRole('button', { name: 'Look at the tokens' }).click();
+  await one.getByRole('button', { name: 'Inspect tokens' }).click();
   await one.getByRole('option').first().click();
   await expectNoViolations(page, 'running, editor and inspector open', QUICK);
   await page.getByRole('button', { name: 'Pause' }).click();
   engine.open();
   await expectState(page, 'paused');
-  await page.getByRole('textbox', { name: 'Your own problem' }).press('Enter');
+  await page.getByRole('textbox', { name: 'Your problem' }).press('Enter');
   await expect(page.locator('#ask .exchange')).toHaveCount(1);
   await expect(page.locator('#ask .drawing')).toHaveCount(0);
   await page.getByRole('tab', { name: 'Settings' }).click();
@@ -38,18 +38,18 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await expectNoViolations(page, 'stopped, result and ways to save open');
 });
 
-test('axe finds nothing where a link brought a result, where it is copied by hand, and in the recorded run', async ({
+test('axe finds nothing with a result from a link, with a link to copy by hand, and in the recorded run', async ({
   page,
 }) => {
   skipUnlessFull();
-  // As where a page may not write to the clipboard.
+  // Simulates a browser that forbids access to the clipboard.
   await page.addInitScript(() => {
     Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
   });
   const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
   const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000 });
   await page.goto(`${address({ seed: 3 })}#r=${sent}`);
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('3 steps, seed 3, 8 min');
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('3 steps, seed 3, 8 min');
   await page.getByRole('button', { name: 'Copy link' }).click();
   const link = page.getByLabel('Copy this link');
   await expect(link).toHaveValue(/\?seed=3#r=/);
@@ -58,7 +58,7 @@ test('axe finds nothing where a link brought a result, where it is copied by han
     await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
   ).toBe(await link.inputValue());
   await expectNoViolations(page, 'a result from a link, to be copied by hand', QUICK);
-  await page.getByRole('button', { name: 'Put it away' }).click();
+  await page.getByRole('button', { name: 'Close' }).click();
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
   await expectNoViolations(page, 'recorded run', QUICK);
@@ -92,7 +92,7 @@ async function tabTo(page: Page, selector: string, key = 'Tab'): Promise<void> {
 
 const focused = (page: Page) => page.evaluate(() => document.activeElement?.textContent);
 
-test('the main path by keyboard alone; the focus stays where it is', async ({ page, engine }) => {
+test('the main path works by keyboard alone, and the focus does not jump', async ({ page, engine }) => {
   engine.upTo(1);
   await page.goto(address({ ...TINY, steps: 4 }));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
@@ -122,15 +122,15 @@ test('the main path by keyboard alone; the focus stays where it is', async ({ pa
   await page.keyboard.press('Enter');
   await expectState(page, 'done');
   expect(await focused(page), 'after Stop').toBe('Stop');
-  await expect(announcer).toContainText('The run is over.');
+  await expect(announcer).toContainText('The run has ended.');
 });
 
-test('a word tells its meaning on hover, focus and Escape closes it', async ({ page }) => {
+test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
   const word = page.getByRole('button', { name: 'Entropy' });
-  const meaning = page.getByRole('tooltip').filter({ hasText: 'How undecided the model is' });
-  await expect(word).toHaveAccessibleDescription(/^How undecided the model is/);
+  const meaning = page.getByRole('tooltip').filter({ hasText: 'How uncertain the model is' });
+  await expect(word).toHaveAccessibleDescription(/^How uncertain the model is/);
   await word.hover();
   await expect(meaning).toBeVisible();
   await meaning.hover();
@@ -147,10 +147,10 @@ test('a word tells its meaning on hover, focus and Escape closes it', async ({ p
 test.describe('touch', () => {
   test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
 
-  test('a word tells its meaning; targets are large enough for a finger', async ({ page }) => {
+  test('a term shows its explanation, and touch targets are large enough', async ({ page }) => {
     await openPage(page);
     await page.getByRole('button', { name: 'KL', exact: true }).tap();
-    const meaning = page.getByRole('tooltip').filter({ hasText: 'How far an update moved' });
+    const meaning = page.getByRole('tooltip').filter({ hasText: 'Distance from the policy' });
     await expect(meaning).toBeInViewport({ ratio: 1 });
     await page.locator('h1').tap();
     await expect(meaning).toBeHidden();
@@ -166,7 +166,7 @@ test.describe('touch', () => {
   });
 });
 
-/** Contrast of two colours, by WCAG. */
+/** Returns the contrast of two colours, by WCAG. */
 function contrast(a: number[], b: number[]): number {
   const light = ([r, g, blue]: number[]) => {
     const [x, y, z] = [r, g, blue].map((c) =>
@@ -178,7 +178,7 @@ function contrast(a: number[], b: number[]): number {
   return (high + 0.05) / (low + 0.05);
 }
 
-test('borders of what can be worked, and the marks of the time bar, stand out 3 to 1', async ({ page }) => {
+test('borders of controls and the marks of the time bar have a contrast of 3 to 1', async ({ page }) => {
   await openPage(page);
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });

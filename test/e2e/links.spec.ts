@@ -1,4 +1,4 @@
-/** Links: the address follows the settings, a link brings a result, and neither begins anything by itself. */
+/** Tests links: the address follows the settings, a link can contain a result, and neither starts anything automatically. */
 
 import { expect, type Page } from '@playwright/test';
 import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
@@ -16,7 +16,7 @@ const sent = () =>
     trainedTokens: 600_000,
   });
 
-/** What the page asks of other servers. */
+/** Records the page's requests to other servers. */
 function foreignRequests(page: Page): string[] {
   const asked: string[] = [];
   page.on('request', (request) => {
@@ -25,7 +25,7 @@ function foreignRequests(page: Page): string[] {
   return asked;
 }
 
-/** Lets ten seconds of the page's own clock pass, and what it asked for in them be seen here. */
+/** Lets ten seconds of the page's own clock pass, and waits for the requests of that time. */
 async function passTime(page: Page): Promise<void> {
   await page.clock.runFor(10_000);
   await page.evaluate(() => fetch('/').then((answer) => answer.text()));
@@ -37,7 +37,7 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await page.getByLabel('Tries per problem').fill('4');
   await expect(page).toHaveURL(/\?n=4&seed=7$/);
-  await page.getByLabel('Seed', { exact: true }).fill('x'); // no run, no address
+  await page.getByLabel('Seed', { exact: true }).fill('x'); // an invalid setting has no address
   await page.getByLabel('Tries per problem').fill('8');
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await expect(page).toHaveURL(/\?seed=7$/);
@@ -45,13 +45,13 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('7');
 });
 
-test('a parameter that is not known is said, with the nearest that is', async ({ page }) => {
+test('an unknown parameter is reported with the nearest known one', async ({ page }) => {
   await page.goto('/?lrr=1e-4');
-  await expect(page.locator('.notice.error')).toContainText('"lrr" is not known; did you mean "lr"?');
-  await expect(page.locator('.notice.error')).toContainText('An address may have: config, algorithm,');
+  await expect(page.locator('.notice.error')).toContainText('Unknown parameter "lrr". Did you mean "lr"?');
+  await expect(page.locator('.notice.error')).toContainText('Known parameters: config, algorithm,');
 });
 
-test("a link brings a result as somebody else's run, as text, and starts nothing", async ({ page }) => {
+test('a result from a link is shown as a shared run, as text, and starts nothing', async ({ page }) => {
   const asked = foreignRequests(page);
   const [alerts, begun]: string[][] = [[], []];
   page.on('request', (request) => {
@@ -63,7 +63,7 @@ test("a link brings a result as somebody else's run, as text, and starts nothing
   });
   await page.clock.install();
   await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
-  const run = page.getByRole('region', { name: 'The run of somebody' });
+  const run = page.getByRole('region', { name: 'Shared run' });
   await expect(run).toContainText('grpo, gsm8k, 80 steps, seed 3, 8 min, on <img src=x');
   await expectPoints(page, 'reward', 80);
   await expectPoints(page, 'pass', 5);
@@ -71,7 +71,7 @@ test("a link brings a result as somebody else's run, as text, and starts nothing
   await expectState(page, 'idle');
   expect([asked, alerts, begun, page.workers()]).toEqual([[], [], [], []]);
 
-  await run.getByRole('button', { name: 'Put it away' }).click();
+  await run.getByRole('button', { name: 'Close' }).click();
   await expectPoints(page, 'reward', 0);
   await expect(page).not.toHaveURL(/#/);
 });
@@ -84,9 +84,9 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await page.goto(`${address({ ...TINY, steps: 2, seed: 5, 'trainer.testFreq': 1 })}#r=${await sent()}`);
   await page.getByRole('button', { name: 'Run it here' }).click();
   await expectState(page, 'done');
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toHaveCount(0);
+  await expect(page.getByRole('region', { name: 'Shared run' })).toHaveCount(0);
   await page.getByRole('button', { name: 'Copy link' }).click();
-  await expect(page.getByText(/^Copied: settings and curves, \d+ letters\.$/)).toBeVisible();
+  await expect(page.getByText(/^Copied: settings and curves, \d+ characters\.$/)).toBeVisible();
   const link = await page.evaluate(() => navigator.clipboard.readText());
   expect(link.length).toBeLessThan(1500);
 
@@ -104,11 +104,11 @@ test('"Run it here" trains by the settings of the link, and the link of that run
 
   await page.goto('about:blank');
   await page.goto(link);
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('2 steps, seed 5');
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('2 steps, seed 5');
   await expectPoints(page, 'reward', 2);
 });
 
-test('a damaged link is one sentence', async ({ page }) => {
+test('a damaged link ends in one error message', async ({ page }) => {
   await page.goto(`/#r=${(await sent()).slice(0, -20)}<b>`);
   await expect(page.locator('.notice.error')).toContainText('The result in this link is damaged');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
@@ -119,11 +119,11 @@ test('autostart with a model from elsewhere asks first', async ({ page }) => {
   await page.clock.install();
   await page.goto(address({ ...TINY, 'model.path': 'org/tiny', hub: 'https://hub.example', autostart: '' }));
   const offer = page.locator('.notice.offer');
-  await expect(offer).toContainText('asks to train org/tiny, with files of hub.example');
+  await expect(offer).toContainText('This link trains org/tiny, with files from hub.example');
   await passTime(page);
   expect(asked).toEqual([]);
   await expectState(page, 'idle');
-  await offer.getByRole('button', { name: 'Do not load' }).click();
+  await offer.getByRole('button', { name: 'Cancel' }).click();
   await expect(offer).toHaveCount(0);
   await expectState(page, 'idle');
   expect(asked).toEqual([]);

@@ -1,9 +1,9 @@
-/** The page around a run: what it says without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
+/** Tests the page around a run: messages without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
 
 import { expect } from '@playwright/test';
 import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-test('the adapter is named, loudly where it is software; another algorithm brings its own clip range, not that of the file', async ({
+test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
   page,
 }) => {
   await openPage(page);
@@ -26,15 +26,15 @@ test('the adapter is named, loudly where it is software; another algorithm bring
   await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
-test('without WebGPU it says what is missing and what to do', async ({ page }) => {
+test('without WebGPU the page says what is missing and what to do', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto('/');
   await expectState(page, 'no-gpu');
-  await expect(page.getByText('This browser has no WebGPU')).toBeVisible();
+  await expect(page.getByText('Training needs WebGPU')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('with WebGPU but no adapter it says where to look', async ({ page }) => {
+test('with WebGPU but no adapter the page says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
     Object.assign(globalThis, { adapterFound: false });
@@ -44,7 +44,7 @@ test('with WebGPU but no adapter it says where to look', async ({ page }) => {
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
-test('Start can be pressed before the GPU has answered: the run begins once it has, or is told that there is none', async ({
+test('Start can be pressed before the GPU has answered: the run starts afterwards, or reports that there is no GPU', async ({
   page,
   engine,
 }) => {
@@ -66,7 +66,7 @@ test('Start can be pressed before the GPU has answered: the run begins once it h
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('a bad setting is refused in one sentence and can be corrected', async ({ page }) => {
+test('a bad setting is refused with one error message and can be corrected', async ({ page }) => {
   await page.goto(address({ ...TINY, lr: -1 }));
   await expect(page.getByRole('alert')).toContainText('Learning rate is -1; allowed:');
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
@@ -77,10 +77,13 @@ test('a bad setting is refused in one sentence and can be corrected', async ({ p
 
 test('an unknown key in the address names the nearest known one', async ({ page }) => {
   await page.goto(address({ 'rollout.temprature': 1 }));
-  await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
+  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
-test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page, engine }) => {
+test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({
+  page,
+  engine,
+}) => {
   engine.upTo(0);
   await openPage(page, { ...TINY, steps: 5 });
   await page.getByRole('button', { name: 'Start' }).click();
@@ -97,7 +100,7 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await expectStep(page, 2);
 
   engine.upTo(2);
-  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('button', { name: 'Resume', exact: true }).click();
   await engine.reached(3);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   engine.open();
@@ -105,14 +108,14 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await expect(page.getByText('Stopped after step 3.')).toBeVisible();
 
   engine.upTo(0, 'load');
-  await page.getByLabel('Tries per problem').fill('4'); // another engine
+  await page.getByLabel('Tries per problem').fill('4'); // other sizes need another engine
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
+  await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
-test('a stop that is asked for before there is a run is heard', async ({ page }) => {
+test('a stop that is requested before the run exists takes effect', async ({ page }) => {
   let arrive = () => {};
   const asked = new Promise<void>((resolve) => (arrive = resolve));
   await page.route(/\/run(\.ts|-)/, async (route) => {
@@ -124,12 +127,12 @@ test('a stop that is asked for before there is a run is heard', async ({ page })
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   arrive();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
+  await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
-test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page, engine }) => {
+test('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
   engine.upTo(1);
-  // The page waits for seconds before it opens another engine; no test is about how many.
+  // The page waits for seconds before it opens another engine. No test depends on how many.
   await page.addInitScript(() => {
     const { setTimeout } = window;
     const withoutSeconds = (then: () => void, ms = 0) => setTimeout(then, ms < 1000 ? ms : 0);
@@ -148,9 +151,9 @@ test('an engine that dies again and again is reported, and the run can be gone o
   await expectState(page, 'failed');
   await expect(page.getByText('The engine stopped.')).toBeVisible();
   expect(page.workers()).toEqual([]);
-  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.Go onDiscard');
+  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.ResumeDiscard');
   engine.open();
-  await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await expectState(page, 'done');
   await expectStep(page, 3);
 });
@@ -159,7 +162,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
   const script = { contentType: 'text/javascript' };
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
-  const notLoaded = /^The engine stopped\. (Its script|Uncaught SyntaxError)/;
+  const notLoaded = /^The engine stopped\. (The engine's script|Uncaught SyntaxError)/;
   for (const [answer, said] of [
     [{ status: 404, body: '' }, notLoaded],
     [{ ...script, body: 'const = 1;' }, notLoaded],

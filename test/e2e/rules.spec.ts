@@ -1,22 +1,20 @@
-/** Changing the rules during a run, as a user does it. */
+/** Tests changing the rules during a run, like a user. */
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { expectPoints, expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
 
-test('typing is kept, also if effects run late: the editor has what was typed, and its page answers', async ({
-  page,
-}) => {
-  // As on a busy device, but always: what Preact does after a frame comes when some letters more were typed.
+test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
+  // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
   await page.addInitScript(() => {
     const { setTimeout } = window;
     const late = 250;
     window.requestAnimationFrame = (then) => Number(setTimeout(() => then(performance.now()), late));
-    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35: Preact's own
+    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35 ms is Preact's own delay
     window.setTimeout = withLateEffects as typeof window.setTimeout;
   });
   await openPage(page, TINY);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   const editor = page.getByRole('textbox', { name: 'Code of the reward' });
   const text = () =>
     editor.evaluate((of) => [...of.querySelectorAll('.cm-line')].map((line) => line.textContent).join('\n'));
@@ -24,13 +22,13 @@ test('typing is kept, also if effects run late: the editor has what was typed, a
   await page.keyboard.press('ControlOrMeta+A');
   const typed = 'reward = ({ a }) => 1';
   await page.keyboard.type(typed, { delay: 80 });
-  await page.waitForTimeout(1000); // for effects that are still to come
+  await page.waitForTimeout(1000); // time for pending effects
   expect(await text()).toBe(typed);
   expect(await page.evaluate(() => 1)).toBe(1);
   await page.keyboard.type('er'); // the cursor is at the end
   expect(await text()).toBe(`${typed}er`);
 
-  const preset = page.getByLabel('Begin with');
+  const preset = page.getByLabel('Template');
   await expect(preset).toHaveValue('');
   await preset.selectOption('pay for length');
   await expect.poll(text).toContain('return tokens / 100;');
@@ -40,7 +38,7 @@ test('typing is kept, also if effects run late: the editor has what was typed, a
   await expect.poll(text).toContain('return tokens / 100;');
 });
 
-/** Types over all that the editor holds. */
+/** Replaces the complete text of the editor by typing. */
 async function write(page: Page, label: string, code: string): Promise<void> {
   const editor = page.getByRole('textbox', { name: label });
   await editor.click();
@@ -48,7 +46,7 @@ async function write(page: Page, label: string, code: string): Promise<void> {
   await page.keyboard.insertText(code);
 }
 
-test('a reward with a mistake is marked at its line; mended, it pays from the next step on; settings change too; all of it is kept with the run', async ({
+test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too; the run stores all changes', async ({
   page,
   engine,
 }) => {
@@ -56,7 +54,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await openPage(page, { ...TINY, steps: 8 });
   await page.getByRole('button', { name: 'Start' }).click();
   await expectStep(page, 1);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   const panel = page.getByRole('tabpanel', { name: 'Reward' });
   const standing = panel.getByRole('status');
 
@@ -73,15 +71,15 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   );
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.locator('.cm-lintRange-error')).toHaveCount(0);
-  await expect(panel.getByRole('table')).toContainText(/5\.0\d* on average/);
+  await expect(panel.getByRole('table')).toContainText(/mean reward 5\.0\d* with this rule/);
   engine.upTo(2);
-  await expect(standing).toHaveText('Applied at step 3: a reward of your own.');
+  await expect(standing).toHaveText('Applied at step 3: custom reward.');
   engine.upTo(3);
   await expectStep(page, 3);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
-  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText('Step 3 Reward: a reward');
+  await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 3 Reward: custom reward');
 
-  // Tab leaves the editor, and undo brings back what was there.
+  // Tab leaves the editor, and undo restores the old text.
   await page.getByRole('textbox', { name: 'Code of the reward' }).click();
   await page.keyboard.press('ControlOrMeta+Z');
   await expect(panel.locator('.cm-content')).toContainText('return 5 +;');
@@ -97,16 +95,14 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await settings.getByRole('button', { name: 'Apply' }).click();
   await expect(settings.getByRole('status')).toHaveText('Applies at the next step.');
   engine.upTo(4);
-  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText(
-    'Step 5 Learning rate 0.0003 \u2192 0.0001',
-  );
+  await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 5 Learning rate 0.0003 \u2192 0.0001');
   await expect(settings.getByLabel('KL coefficient')).toBeDisabled();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   engine.open();
   await expectState(page, 'done');
   await expectPoints(page, 'reward', 5);
 
-  const changed = page.getByRole('list', { name: 'What was changed' });
+  const changed = page.getByRole('list', { name: 'Changes' });
   await test.step('done again, steps go by what came in at them, and come out the same', async () => {
     await page.getByRole('slider', { name: /^Step/ }).fill('5');
     await page.getByRole('button', { name: 'Replay step 5' }).click();
@@ -117,7 +113,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await test.step('reloaded and gone on with, it goes by them still', async () => {
     engine.upTo(5);
     await page.reload();
-    await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+    await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
     await goesByTheReward(page, engine, 6);
     await expect(changed).toContainText('Step 5 Learning rate 0.0003 \u2192 0.0001');
   });
@@ -131,21 +127,21 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
     const file = test.info().outputPath('run.zip');
     await download.saveAs(file);
     await page.getByLabel('Load a .zip').setInputFiles(file);
-    await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).click();
-    await expect(page.locator('.offer')).toContainText('with rules that somebody wrote (reward: a reward of your own)');
+    await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).click();
+    await expect(page.locator('.offer')).toContainText('This run contains custom rules (reward: custom reward)');
     await expectState(page, 'loading');
     await page.getByRole('button', { name: 'Run its rules' }).click();
     await goesByTheReward(page, engine, 7);
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await expect(page.locator('#runs tbody tr')).toHaveCount(3);
-    await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).first().click();
-    await page.getByRole('button', { name: 'Go on without them' }).click();
+    await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).first().click();
+    await page.getByRole('button', { name: 'Resume without its rules' }).click();
     await expect(changed).toContainText("Reward: the task's own reward");
     await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true });
   });
 });
 
-/** `step` is done by the reward of the test; the run is stopped in it. */
+/** Expects that `step` uses the reward of the test, and stops the run during it. */
 async function goesByTheReward(page: Page, engine: TestGate, step: number): Promise<void> {
   await engine.reached(step);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
@@ -153,11 +149,11 @@ async function goesByTheReward(page: Page, engine: TestGate, step: number): Prom
   await expectState(page, 'done');
   await expectStep(page, step);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
-  const changed = page.getByRole('list', { name: 'What was changed' });
-  await expect(changed).toContainText('Step 3 Reward: a reward of your own');
+  const changed = page.getByRole('list', { name: 'Changes' });
+  await expect(changed).toContainText('Step 3 Reward: custom reward');
 }
 
-/** The newest value of a curve, and how much it has changed since its first. */
+/** Returns the newest value of a curve, and its change since the first. */
 async function newest(page: Page, chart: string): Promise<{ value: number; change: number }> {
   const figure = page.locator(`figure[data-chart="${chart}"]`);
   const numberIn = async (part: string) =>
@@ -170,9 +166,9 @@ for (const preset of ['pay for tool calls', 'pay for length', 'pay for guessing'
     onlyInFull();
     await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });
     await page.getByRole('button', { name: 'Start' }).click();
-    await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+    await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
     const panel = page.getByRole('tabpanel', { name: 'Reward' });
-    await panel.getByLabel('Begin with').selectOption(preset);
+    await panel.getByLabel('Template').selectOption(preset);
     await panel.getByRole('button', { name: 'Apply' }).click();
     await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/);
     await expectState(page, 'done');

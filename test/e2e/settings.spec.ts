@@ -1,9 +1,9 @@
-/** The settings form: wrong fields say what is wrong beside them, and Start waits for a run that can be. */
+/** Tests the settings form: wrong fields show an error next to them, and Start waits for valid settings. */
 
 import { expect } from '@playwright/test';
 import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-test('what is wrong is said once, beside its field, by its label, and Start waits', async ({ page }) => {
+test("an error is shown once, next to its field, with the field's label, and Start waits", async ({ page }) => {
   await openPage(page);
   const [steps, start] = [page.getByRole('textbox', { name: 'Steps' }), page.getByRole('button', { name: 'Start' })];
   const problem = page.getByRole('alert');
@@ -24,30 +24,30 @@ test('what is wrong is said once, beside its field, by its label, and Start wait
 
   await page.getByLabel('Tries per problem').fill('1000');
   await expect(problem).toContainText(
-    '16 problems \u00d7 1,000 tries are 16,000 a step, and the page shows up to 4,096',
+    '16 problems \u00d7 1,000 tries are 16,000 per step, but the page shows up to 4,096',
   );
   await page.getByLabel('Tries per problem').fill('4');
   await steps.fill('1000000');
-  await expect(problem).toContainText('the page trains 1 to 10,000');
+  await expect(problem).toContainText('the page allows 1 to 10,000');
   await expect(start).toBeDisabled();
 });
 
-test('a wrong choice of the address is named, and a recipe that is not there opens the default one', async ({
-  page,
-}) => {
+test('a wrong choice in the address is named, and an unknown recipe opens the default one', async ({ page }) => {
   await page.goto('/?algorithm=foo');
   await expect(page.getByRole('alert')).toContainText('Algorithm is "foo"');
   await expect(page.getByLabel('Algorithm')).toHaveValue('foo');
   await page.goto('/?config=nonexistent');
   await expect(page.locator('.notice.error')).toContainText(
-    'The page has no recipe "nonexistent"; it has gsm8k-tool, reverse-text',
+    'Unknown recipe "nonexistent". Recipes of the page: gsm8k-tool, reverse-text',
   );
   await expect(page.locator('.notice.error')).not.toContainText('.yaml');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await expect(page.locator('#adapter')).not.toHaveText('No GPU');
 });
 
-test('Enter in a field starts, keeps the focus, and a later typo leaves the run as it ended', async ({ page }) => {
+test('Enter in a field starts a run and keeps the focus, and a later typo does not change the finished run', async ({
+  page,
+}) => {
   await openPage(page, { ...TINY, steps: 2 });
   const steps = page.getByRole('textbox', { name: 'Steps' });
   await steps.press('Enter');

@@ -1,15 +1,19 @@
-/** Back to an earlier step of a run: its tries, the same step trained again bit for bit, and another way on from there. */
+/** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from it. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-/** Tries that differ, so that the weights move. */
+/** Settings whose tries differ, so that the weights change. */
 const THREE = {
   ...TINY,
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 48, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
 };
 
-test('back to a step, replayed bit for bit, gone on from', async ({ page, context, engine }) => {
+test('a run is taken back to a step, replayed bit for bit, and continued from there', async ({
+  page,
+  context,
+  engine,
+}) => {
   engine.upTo(1);
   await openPage(page, THREE);
   await page.getByRole('button', { name: 'Start', exact: true }).click();
@@ -29,13 +33,13 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
     engine.open();
     await expectState(page, 'done');
     await expect(page.locator('#rollouts')).toContainText('Step 1,');
-    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, state kept');
+    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, checkpoint saved');
   });
 
   await test.step('by keyboard', async () => {
     await slider.focus();
     await slider.press('ArrowRight');
-    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, state kept');
+    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, checkpoint saved');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
     await expect(slider).toBeFocused();
   });
@@ -44,7 +48,7 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
     await changeLog(page, 3);
     engine.upTo(0, 'turn');
     await page.reload();
-    await engine.held('turn'); // of the session that is opened ahead, and is used below
+    await engine.held('turn'); // of the session that is opened ahead and used below
     await expect(slider).toBeVisible();
     await slider.fill('2');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
@@ -65,13 +69,13 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
   await test.step('a log that says otherwise is told from it', async () => {
     await slider.fill('3');
     await page.getByRole('button', { name: 'Replay step 3' }).click();
-    await expect(page.locator('.replayed')).toHaveText(/^Step 3 came out otherwise: actor\/grad_norm\./);
+    await expect(page.locator('.replayed')).toHaveText(/^Step 3 differs from the log in actor\/grad_norm\./);
     await expectState(page, 'done');
   });
 
   await test.step('gone on from an earlier step, what came after stays as a run of its own', async () => {
     await slider.fill('2');
-    await page.getByRole('button', { name: 'Go on from step 2' }).click();
+    await page.getByRole('button', { name: 'Continue from step 2' }).click();
     await expect(page.locator('#runs tbody tr')).toHaveCount(2);
     await expectState(page, 'done');
     await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*3 of 3/s);
@@ -79,7 +83,7 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
   });
 });
 
-/** Another value of one number of a step, as if it had come out so. */
+/** Changes one number of a step in the log, so that the replay differs. */
 const changeLog = (page: Page, step: number) =>
   page.evaluate(async (step) => {
     const runs = await (await navigator.storage.getDirectory()).getDirectoryHandle('runs');

@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from 'vitest';
-import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { filesOf, loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
 import { fetchCheckpoint } from '../../src/model/checkpoint/fetch.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -27,7 +28,7 @@ const from =
     Promise.resolve(files.get(path));
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** A saved checkpoint with some files replaced; undefined removes one. */
+/** Returns a saved checkpoint with some files replaced; undefined removes one. */
 function saved(changes: Record<string, Uint8Array | undefined> = {}): Map<string, Uint8Array> {
   const files: Map<string, Uint8Array> = saveCheckpoint({ config: CONFIG, weights: weights() });
   for (const [name, bytes] of Object.entries(changes)) {
@@ -64,13 +65,13 @@ test('save, then load: the same checkpoint', async () => {
   expect(Object.keys(await loadCheckpoint(from(saved())))).toEqual(['config', 'sourceFiles', 'weights']);
 });
 
-test('a chat template in a file of its own', async () => {
+test('a chat template in a separate file', async () => {
   const files = saved({ 'chat_template.jinja': text('hello'), 'tokenizer_config.json': text('{"eos_token":"e"}') });
   expect((await loadCheckpoint(from(files))).tokenizerConfigJson).toEqual({ eos_token: 'e', chat_template: 'hello' });
 });
 
-describe('what stands beside the weights', () => {
-  /** As another program spaces and orders it; bos_token_id is null and eos_token_id a list on purpose. */
+describe('files next to the weights', () => {
+  /** Spaced and ordered as another program would. bos_token_id is null and eos_token_id a list on purpose. */
   const CONFIG_JSON = `{"model_type": "qwen2", "vocab_size": 13, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": true, "eos_token_id": [3, 4], "bos_token_id": null,
     "use_cache": true, "dtype": "bfloat16", "auto_map": {"AutoModel": "own.py"}, "my_key": {"a": 1}}`;
@@ -117,24 +118,62 @@ describe('what stands beside the weights', () => {
     expect(await refusal(source({ 'generation_config.json': json }))).toContain(message),
   );
 
-  test('is saved again byte for byte, and config.json keeps what is still true', async () => {
-    const checkpoint = await loadCheckpoint(from(source()));
+  test('is saved again byte for byte, config.json too but for the dtype', async () => {
+    const plain = CONFIG_JSON.replace(', "auto_map": {"AutoModel": "own.py"}', '');
+    const checkpoint = await loadCheckpoint(from(source({ 'config.json': plain })));
     const files = saveCheckpoint(checkpoint, 'F16');
     for (const [name, content] of Object.entries(BESIDE)) expect(textOf(files, name), name).toBe(content);
-    const json = jsonOf(files);
-    expect(json).toMatchObject({
-      eos_token_id: [3, 4],
-      bos_token_id: null,
-      pad_token_id: 5,
-      my_key: { a: 1 },
-      use_cache: true,
-    });
-    expect(json).toMatchObject({ torch_dtype: 'float16', dtype: 'float16', architectures: ['Qwen2ForCausalLM'] });
-    expect(json).not.toHaveProperty('auto_map');
+    expect(textOf(files, 'config.json')).toBe(plain.replace('bfloat16', 'float16'));
+    expect(textOf(saveCheckpoint(checkpoint, 'BF16'), 'config.json')).toBe(plain);
     expect((await loadCheckpoint(from(files))).config).toEqual(checkpoint.config);
+    const unnamed = plain.replace(' "dtype": "bfloat16",', '');
+    const saveUnnamed = async (dtype?: 'BF16') =>
+      saveCheckpoint(await loadCheckpoint(from(source({ 'config.json': unnamed }))), dtype);
+    expect(textOf(await saveUnnamed(), 'config.json')).toBe(unnamed); // float32 is what transformers takes it for
+    expect(jsonOf(await saveUnnamed('BF16'))).toEqual({ ...(JSON.parse(unnamed) as object), torch_dtype: 'bfloat16' });
   });
 
-  test('beside an adapter too, but for config.json', async () => {
+  test('auto_map goes without its Python files, and a text "dtype" deeper in config.json stays', async () => {
+    const nested = CONFIG_JSON.replace('{"a": 1}', '{"dtype": "int8"}');
+    const json = jsonOf(saveCheckpoint(await loadCheckpoint(from(source({ 'config.json': nested })))));
+    expect(json).not.toHaveProperty('auto_map');
+    expect(json).toMatchObject({ dtype: 'float32', my_key: { dtype: 'int8' } });
+  });
+
+  test('a source that names no end token gets those of its tokenizer', async () => {
+    const none = CONFIG_JSON.replace('"eos_token_id": [3, 4]', '"eos_token_id": null');
+    const files = source({ 'config.json': none, 'generation_config.json': undefined });
+    const json = jsonOf(saveCheckpoint(await loadCheckpoint(from(files))));
+    expect(json).toMatchObject({ eos_token_id: 2, pad_token_id: 5, my_key: { a: 1 } });
+  });
+
+  test('every other file of a folder that can be listed, but for weights and what is about a run', async () => {
+    const others = {
+      LICENSE: 'Apache 2.0',
+      'README.md': '# m\r\n',
+      'tokenizer.model': '\u0000\u0001',
+      'chat_template.json': '{}',
+      'own.py': 'class A: pass',
+    };
+    const left = {
+      ...{ 'train.jsonl': '{}', 'trainer_state.json': '{}', 'optimizer.pt': 'x', 'model.gguf': 'x' },
+      ...{ 'pytorch_model.bin.index.json': '{}', 'adapter_config.json': '{}', '.gitattributes': 'x', 'a/b.json': '{}' },
+    };
+    const all = source({ ...others, ...left });
+    const listed = { ...filesOf(from(all)), names: async () => [...all.keys(), 'folder.json'] };
+    const { weights: _, ...opened } = await openCheckpoint(listed);
+    const files = saveCheckpoint({ ...opened, weights: weights() });
+    for (const [name, content] of Object.entries({ ...BESIDE, ...others }))
+      expect(textOf(files, name), name).toBe(content);
+    const names = ['config.json', 'model.safetensors', ...Object.keys(BESIDE), ...Object.keys(others)];
+    expect([...files.keys()].sort()).toEqual(names.sort());
+    expect(jsonOf(files)).toHaveProperty('auto_map'); // own.py is there
+    const renamed = saveCheckpoint({ ...opened, weights: weights(), tokenizerJson: { version: '2' } });
+    expect(renamed.has('tokenizer.model')).toBe(false);
+    expect(renamed.has('LICENSE')).toBe(true);
+  });
+
+  test('files are kept next to an adapter too, except config.json', async () => {
     const { weights: _, ...base } = await loadCheckpoint(from(source()));
     const adapter = { lora: { ...LORA }, tensors: new Map(), baseModel: 'org/base' };
     const trainer = { state: { step: 1, problems: 1, updates: 1 }, weights: new Map(), optimizer: new Map() };
@@ -172,7 +211,7 @@ describe('what stands beside the weights', () => {
     expect(json).not.toHaveProperty('bos_token_id');
   });
 
-  test('a second template in a file of its own is read, and saved with the first', async () => {
+  test('a second template in a separate file is read, and saved with the first', async () => {
     const files = source({ 'additional_chat_templates/tool_use.jinja': 'tools' });
     const checkpoint = await loadCheckpoint(from(files));
     const chat_template = [
@@ -185,7 +224,7 @@ describe('what stands beside the weights', () => {
   });
 });
 
-/** The saved weights in two shards with an index. */
+/** Returns the saved weights in two shards with an index. */
 function sharded(): Map<string, Uint8Array> {
   const all = [...weights()];
   const parts = [all.slice(0, 5), all.slice(5)];
@@ -233,13 +272,13 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'no config',
     () => saved({ 'config.json': undefined }),
-    'The checkpoint has no config.json; give a folder in Hugging Face format.',
+    'The checkpoint has no config.json. Give a folder in Hugging Face format.',
   ],
   ['a config that is a list', () => saved({ 'config.json': text('[]') }), 'config.json must hold a JSON object.'],
   [
     'no weights',
     () => saved({ 'model.safetensors': undefined }),
-    'The checkpoint has neither model.safetensors nor model.safetensors.index.json; convert it to safetensors.',
+    'The checkpoint has neither model.safetensors nor model.safetensors.index.json. Convert it to safetensors.',
   ],
   [
     'an index without its map',
@@ -249,7 +288,7 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'a missing tensor',
     () => withTensors((t) => t.delete(UP)),
-    `model.safetensors has no "${UP}" [12, 8]; it has 25 tensors, e.g. "model.embed_tokens.weight". Is this a Qwen2 checkpoint?`,
+    `model.safetensors has no "${UP}" [12, 8]. It has 25 tensors, e.g. "model.embed_tokens.weight". Is this a Qwen2 checkpoint?`,
   ],
   [
     'a tensor of another shape',
@@ -264,12 +303,12 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'NaN',
     () => withTensors((t) => t.get(UP)!.data.fill(NaN, 95)),
-    `model.safetensors: tensor "${UP}" holds NaN at element 95; the weights are damaged.`,
+    `model.safetensors: tensor "${UP}" holds NaN at element 95. The weights are damaged.`,
   ],
   [
     'infinity',
     () => withTensors((t) => t.get(UP)!.data.fill(-Infinity, 0, 1)),
-    `model.safetensors: tensor "${UP}" holds -Infinity at element 0; the weights are damaged.`,
+    `model.safetensors: tensor "${UP}" holds -Infinity at element 0. The weights are damaged.`,
   ],
 ];
 
@@ -286,7 +325,7 @@ test('saving refuses what loading would', () => {
   const tensors = weights();
   tensors.get(UP)!.data[3] = NaN;
   expect(() => saveCheckpoint({ config: CONFIG, weights: tensors })).toThrow(
-    `The model to save: tensor "${UP}" holds NaN at element 3; the weights are damaged.`,
+    `The model to save: tensor "${UP}" holds NaN at element 3. The weights are damaged.`,
   );
 });
 
@@ -300,7 +339,7 @@ test('an HTML page is neither template nor JSON', async () => {
   expect(await refusal(saved({ 'tokenizer.json': text('\n<html>') }))).toMatch(/^tokenizer\.json is an HTML page: /);
 });
 
-/** A server that answers for what it does not have with 404, or as development servers do with its start page. */
+/** Starts a server that answers requests for missing files with 404, or with its start page like development servers do. */
 function serve(files: Map<string, Uint8Array>, missing: 'page' | 404): void {
   vi.stubGlobal('fetch', async (url: string) => {
     const bytes = files.get(url.replace('http://host/model/', ''));
@@ -332,12 +371,12 @@ test('fetchCheckpoint: from a folder or a table of files, the tokenizer required
     );
     serve(saved(), 404);
     expect(await message('http://host/model')).toBe(
-      'http://host/model has no tokenizer.json and tokenizer_config.json; copy them beside the weights.',
+      'http://host/model has no tokenizer.json and tokenizer_config.json. Copy them next to the weights.',
     );
     serve(new Map(), 'page');
     expect(await message('http://host/model')).toBe(
       "http://host/model/config.json is an HTML page and not the checkpoint's config.json: the server has no such file and answers with its " +
-        'start page; put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
+        'start page. Put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
     );
     vi.stubGlobal('fetch', async () => new Response('', { status: 503 }));
     expect(await message('http://host/model')).toBe(

@@ -1,4 +1,4 @@
-/** Bad input: exit code 2, one sentence, nothing on standard output, nothing written. */
+/** Tests bad input: exit code 2, one error message, nothing on standard output, nothing written. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ const runs = join(folder, 'runs');
 let built: Promise<string> | undefined;
 const bin = async () => join(await (built ??= bundle(process.cwd())), 'bin.js');
 
-/** A copy of a tiny checkpoint with the task's tokenizer beside it. */
+/** Copies a tiny checkpoint and adds the task's tokenizer. */
 function checkpoint(name: string): string {
   const path = join(folder, name);
   cpSync('test/fixtures/tiny-qwen2', path, { recursive: true });
@@ -37,33 +37,33 @@ async function refused(args: string[], sentence: RegExp, env: NodeJS.ProcessEnv 
 test('an unknown key names the nearest known one', () =>
   refused(
     ['train', CONFIG, 'actor.ppoMinibatchSize=4'],
-    /unknown key "actor\.ppoMinibatchSize"; did you mean "actor\.ppoMiniBatchSize"\?/,
+    /unknown key "actor\.ppoMinibatchSize"\. Did you mean "actor\.ppoMiniBatchSize"\?/,
   ));
 
 test('a value out of range', () =>
   refused(['train', CONFIG, 'rollout.n=0'], /"rollout\.n" is 0; allowed: integer >= 1\.$/));
 
 test('sizes that do not divide', () =>
-  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* the nearest that do are 4 and 8\.$/));
+  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* The nearest that do are 4 and 8\.$/));
 
 test('a missing config', () =>
   refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
 
-test('no config at all', () => refused(['train'], /^Which config\? /));
+test('no config at all', () => refused(['train'], /^No config was given\. /));
 
 test('a missing checkpoint', () =>
-  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
+  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist\. /));
 
-test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', async () => {
+test('a path to resume from that is missing, empty, or not a checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
-  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
+  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing\. Set it to a checkpoint or run folder, /);
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
-    /^trainer\.resumeFromPath: nope does not exist; give /,
+    /^trainer\.resumeFromPath: nope does not exist\. Give /,
   );
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
-    /checkpoints\/gsm8k-tool is no checkpoint of a training run, and holds none; give a folder such as /,
+    /checkpoints\/gsm8k-tool is not a checkpoint of a training run and contains none\. Give a folder such as /,
   );
 });
 
@@ -80,13 +80,13 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
     ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
     /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
   );
-  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
+  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set\. /);
 });
 
-test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
+test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. Did you mean "train"\?/));
 
 test('an unknown option', () =>
-  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --import, --help\.$/));
+  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'\. Known options: --json, --import, --help\.$/));
 
 test('malformed JSONL names its line', async () => {
   const path = join(folder, 'train.jsonl');
@@ -105,7 +105,7 @@ test('a checkpoint whose tensors do not fit its config names the tensor', async 
   await refused(['train', CONFIG, `model.path=${path}`], /tensor "model\.layers\.0\.mlp\.\w+\.weight" has shape/);
 });
 
-test('a checkpoint that is cut short', async () => {
+test('a truncated checkpoint', async () => {
   const path = checkpoint('c');
   const bytes = readFileSync(join(path, 'model.safetensors'));
   writeFileSync(join(path, 'model.safetensors'), bytes.subarray(0, bytes.length - 100));
@@ -113,17 +113,17 @@ test('a checkpoint that is cut short', async () => {
 });
 
 test('a tokenizer with more tokens than the model has rows', async () => {
-  const sentence = /the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/;
+  const sentence = /the tokenizer has 512 tokens but the model 53 rows\. Use the files of one model\.$/;
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 
-test('a prompt longer than the limit, before anything is made', () =>
+test('a prompt longer than the limit is refused before anything is created', () =>
   refused(
     ['train', CONFIG, 'data.maxPromptLength=24'],
     /^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /,
   ));
 
-/** A process of its own without a Vulkan driver. */
+/** Runs a separate process without a Vulkan driver. */
 function withoutAdapter(script: string, ...args: string[]) {
   const child = spawn(process.execPath, [script, ...args], {
     env: { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' },
@@ -131,10 +131,10 @@ function withoutAdapter(script: string, ...args: string[]) {
   return Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
 }
 
-// Only Vulkan reads the variable: elsewhere a GPU is found all the same.
-test.runIf(process.platform === 'linux')('a driver that is not there', async () => {
+// Only Vulkan reads the variable; on other systems a GPU is found anyway.
+test.runIf(process.platform === 'linux')('a missing driver', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
-  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
+  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it\. /);
   expect(status).toBe(2);
 });
 
@@ -147,7 +147,7 @@ test.runIf(process.platform === 'linux').concurrent.each([
   const own = join(folder, command);
   const settings = words.some((word) => word.endsWith('.yaml')) ? [`trainer.defaultLocalDir=${own}`] : [];
   const [stdout, stderr, [status]] = await withoutAdapter(await bin(), command, ...words, ...settings);
-  // Vulkan's loader has warnings of its own before it.
+  // Vulkan's loader prints its own warnings first.
   expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
   expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
   expect(stdout).toBe('');
@@ -163,14 +163,14 @@ test('help and version', async () => {
   expect(await printed('help', 'train')).toBe(await printed('train', '--help'));
   expect(await printed('help', 'train')).toMatch(/^webgrpo train: /);
   expect((await webgrpo(['help', 'trian'])).said).toEqual([
-    'Unknown command "trian"; did you mean "train"? See --help.',
+    'Unknown command "trian". Did you mean "train"? See --help.',
   ]);
 });
 
-test('a word for robustness that is none', () =>
+test('an invalid value for robustness', () =>
   refused(['train', CONFIG], /^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./, { WEBGRPO_ROBUSTNESS: 'no' }));
 
-test('a result for programs stands alone on standard output', async () => {
+test('a result for programs is the only text on standard output', async () => {
   const { status, stdout } = await webgrpo(['config', 'trainer', '--json']);
   expect(status).toBe(0);
   expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');

@@ -1,4 +1,4 @@
-/** Environments without a GPU: what a sample sees of one, what a row may ask for, what goes wrong, and that all is freed. */
+/** Tests environments without a GPU: what a sample can see, what a dataset row can request, errors, and that all states are freed. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -17,7 +17,7 @@ import { run, samplesOf, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const none = { type: 'object', properties: {} } as const;
 const call = (name: string, args: object = {}) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 
-/** What happened to each state. */
+/** Events of each state. */
 let log: string[] = [];
 const counter = defineEnvironment({
   name: 'counter',
@@ -60,7 +60,7 @@ const taskOf = (environments: [Environment, ...Environment[]], more: Partial<Tas
   environmentTask({ name: 'mine', train: () => problem, heldOut: () => [], ...more, environments });
 
 describe('a sample', () => {
-  test('tools share one state with steps; the tokens are those of the same conversation, observations out of the loss', async () => {
+  test('tools and steps share one state; tokens equal those of the same conversation, with observations outside the loss', async () => {
     const turns = [call('add', { by: 2 }), 'hm', call('read')];
     const { trajectory, messages, toolStates, turnRewards, observation } = await play([...turns, 'stop'], counter, {
       limits: { maxResponseLength: 1000, contextLength: 2000 },
@@ -94,7 +94,7 @@ describe('a sample', () => {
     expect((await play(['a'], toolsAlone)).trajectory.stopReason).toBe('completed');
   });
 
-  test('an observation goes into the last user message, or is one of its own; 10 MB are cut', async () => {
+  test('an observation is added to the last user message, or becomes a separate one; 10 MB are truncated', async () => {
     const system: Problem = { ...problem, messages: [{ role: 'system', content: 'S' }] };
     const { trajectory } = await play(['stop'], counter, { problem: system });
     expect([...trajectory.promptIds]).toEqual([
@@ -109,7 +109,7 @@ describe('a sample', () => {
 });
 
 describe('a group', () => {
-  test('samples with one observation share one prompt; those with their own are trained on their own', async () => {
+  test('samples with the same observation share a prompt; others are trained separately', async () => {
     const task = taskOf([counter]);
     const same = await samplesOf(task, [problem], ['stop'], 3);
     expect(new Set(same.map(({ trajectory }) => trajectory.promptIds.join())).size).toBe(1);
@@ -143,7 +143,7 @@ describe('a group', () => {
     expect([...second]).toEqual([1.25 - 5.25]);
   });
 
-  test('an outcome may be a number, a Reward, or absent; what is none is refused by name', async () => {
+  test('an outcome can be a number, a Reward, or undefined; anything else is refused by name', async () => {
     const withReward = (reward: Environment['reward']) => {
       const { reward: _, ...rest } = counter;
       return samplesOf(taskOf([reward ? { ...rest, reward } : rest]), [problem], ['a', 'stop']);
@@ -158,9 +158,9 @@ describe('a group', () => {
     const asItIs = { score: 1, acc: 1, turns: [0.5, 0.5] };
     expect((await withReward(() => Promise.resolve(asItIs)))[0].reward).toEqual(asItIs);
     const wrong = (value: unknown) => expect(withReward(() => value as number)).rejects;
-    await wrong('5').toThrow('The reward of problem "p" is "5"; return { score, acc }, or a promise of it.');
+    await wrong('5').toThrow('The reward of problem "p" is "5". Return { score, acc }, or a promise of it.');
     await wrong({ score: 1, acc: 1, turns: [1] }).toThrow(/^The reward of problem "p" has no number for turn 2 of 2/);
-    await wrong({ score: Infinity, acc: 1 }).toThrow(/^The reward of problem "p" is Infinity; give a finite number/);
+    await wrong({ score: Infinity, acc: 1 }).toThrow(/^The reward of problem "p" is Infinity\. Give a finite number/);
   });
 });
 
@@ -172,7 +172,7 @@ describe('a row', () => {
   });
   const task = taskOf([counter, other], { tools: [calculator] });
 
-  test('may name its environment and its tools', async () => {
+  test('a row can name its environment and its tools', async () => {
     const problems: Problem[] = [
       { ...problem, environment: 'counter', tools: ['read'] },
       { ...problem, environment: 'other' },
@@ -200,7 +200,7 @@ describe('a row', () => {
     ],
     [
       { environment: 'other', tools: 'end' },
-      'Problem "p" has the tools "end"; give a list of names. The tools of task "mine" are: calculator, end.',
+      'Problem "p" has the tools "end". Give a list of names. The tools of task "mine" are: calculator, end.',
     ],
   ])('%j is one sentence, and nothing is started', async (row, message) => {
     log = [];
@@ -214,7 +214,7 @@ describe('a row', () => {
     );
     expect(() =>
       partsOf({ name: 't', tools: [{ ...calculator, name: 'read' }], environments: [counter] }, problem),
-    ).toThrow('Task "t" has a tool "read", a name that its environment "counter" uses too; rename one of them.');
+    ).toThrow('Task "t" has a tool "read", a name that its environment "counter" uses too. Rename one of them.');
   });
 });
 
@@ -224,8 +224,8 @@ test('a definition at odds with itself is refused', () => {
   expect(define({ name: 'a b' })).toThrow(
     'An environment is named "a b"; allowed: 1 to 64 letters, digits, ., _ and -.',
   );
-  expect(define({ step: undefined })).toThrow('Environment "x" has neither step nor tools; give it one of them.');
-  expect(define({ save: () => 0 })).toThrow('Environment "x" has save without restore; give both or none.');
+  expect(define({ step: undefined })).toThrow('Environment "x" has neither step nor tools. Give it one of them.');
+  expect(define({ save: () => 0 })).toThrow('Environment "x" has save without restore. Give both or none.');
   expect(
     define({ tools: { t: { description: '', parameters: { ...none, required: ['x'] }, execute: () => '' } } }),
   ).toThrow(/^Tool "t"/);
@@ -233,7 +233,7 @@ test('a definition at odds with itself is refused', () => {
 
 describe('hostile environments', () => {
   const WHAT = 'The reset of environment "counter" for problem "p"';
-  const EXPECTED = 'return { state, observation }, the observation a text, or absent.';
+  const EXPECTED = 'Return { state, observation }, the observation a text, or absent.';
   const withReset = (reset: () => unknown): Environment => ({ ...counter, reset: reset as Environment['reset'] });
 
   test.each<[string, () => unknown, RegExp]>([
@@ -242,13 +242,13 @@ describe('hostile environments', () => {
       () => {
         throw new Error('boom');
       },
-      /^The reset of environment "counter" for problem "p" threw "boom" \(at .*\); return/,
+      /^The reset of environment "counter" for problem "p" threw "boom" \(at .*\)\. Return/,
     ],
     ['rejects', () => Promise.reject(new Error('boom')), /threw "boom"/],
-    ['hangs', () => new Promise(() => {}), /did not resolve in 0\.05 s \(rollout\.multiTurn\.toolTimeoutS\); return/],
-    ['returns nothing', () => undefined, /returned undefined; return/],
-    ['returns a text', () => 'You are here.', /returned "You are here\."; return/],
-    ['has no state', () => ({ observation: 'x' }), /returned \{"observation":"x"\}; return/],
+    ['hangs', () => new Promise(() => {}), /did not resolve in 0\.05 s \(rollout\.multiTurn\.toolTimeoutS\)\. Return/],
+    ['returns nothing', () => undefined, /returned undefined\. Return/],
+    ['returns a text', () => 'You are here.', /returned "You are here\."\. Return/],
+    ['has no state', () => ({ observation: 'x' }), /returned \{"observation":"x"\}\. Return/],
     ['has a number for an observation', () => ({ state: 1, observation: 2 }), /returned \{"state":1,"observation":2\}/],
   ])('a reset that %s ends the run by one sentence, or is left out alone', async (_, reset, message) => {
     const task = taskOf([withReset(reset)]);
@@ -263,7 +263,7 @@ describe('hostile environments', () => {
     );
   });
 
-  test('a step or a tool that throws in mid-episode is told to the model, or ends the sample where asked', async () => {
+  test('an error of a step or a tool is reported to the model, or ends the sample if configured', async () => {
     const step = () => {
       throw new Error('down');
     };
@@ -296,7 +296,7 @@ describe('hostile environments', () => {
   });
 });
 
-test('whatever ends a sample, its state is closed exactly once, after the last thing that used it', async () => {
+test('however a sample ends, its state is closed exactly once, after its last use', async () => {
   const endings = ['turn', 'engine', 'abort', 'timeout', 'tool', 'tokens', 'turns', 'close', 'prompt'] as const;
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...endings), fc.integer({ min: 0, max: 3 }), async (ending, at) => {
@@ -346,8 +346,8 @@ test('whatever ends a sample, its state is closed exactly once, after the last t
   );
 });
 
-describe('a checkpoint of a sample under way', () => {
-  /** Plays two turns, is saved, and continues in a new sample. */
+describe('a checkpoint of a sample in flight', () => {
+  /** Plays two turns, saves, and continues in a new sample. */
   async function resumed(environment: Environment) {
     const turns = [call('add', { by: 2 }), 'hm', call('read'), 'stop'];
     const limits = { maxResponseLength: 1000, contextLength: 2000 };
@@ -380,11 +380,11 @@ describe('a checkpoint of a sample under way', () => {
     return log;
   }
 
-  test('goes on from the state that it saved', async () => {
+  test('an environment with save continues from the saved state', async () => {
     expect(await resumed(saving)).toEqual(['step stop', 'close r1']);
   });
 
-  test('without save is reset and played again to where it stood', async () => {
+  test('an environment without save is reset and played again up to the same state', async () => {
     expect(await resumed(counter)).toEqual(['reset r1', 'step hm', 'step stop', 'close r1']);
   });
 });

@@ -1,4 +1,4 @@
-/** Downloads against a local server that behaves like a Hugging Face hub, and misbehaves on request. */
+/** Tests downloads from a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
@@ -29,7 +29,7 @@ const CONFIG = parseModelConfig({
 const WEIGHTS = initWeights(CONFIG, 1);
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** A checkpoint in two shards, with a tokenizer. */
+/** Returns a checkpoint in two shards, with a tokenizer. */
 function repository(): Map<string, Uint8Array> {
   const files: Map<string, Uint8Array> = saveCheckpoint({
     config: CONFIG,
@@ -38,6 +38,7 @@ function repository(): Map<string, Uint8Array> {
     tokenizerConfigJson: { eos_token: '</s>' },
   });
   files.set('generation_config.json', text('{"eos_token_id": [5, 6]}'));
+  files.set('LICENSE', text('Apache 2.0'));
   files.delete('model.safetensors');
   const all = [...WEIGHTS];
   const map: Record<string, string> = {};
@@ -72,6 +73,7 @@ test('a repository: every file once, through redirects, then from the cache alon
   expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
   expect(checkpoint.tokenizerConfigJson).toEqual({ eos_token: '</s>' });
   expect(checkpoint.config.eosTokenIds).toEqual([5, 6]);
+  expect(checkpoint.sourceFiles.get('LICENSE')).toEqual(text('Apache 2.0'));
   expect(hub.log.filter((line) => line.startsWith('/cdn/')).sort()).toEqual(
     [...hub.files.keys()].map((file) => `/cdn/${file}`).sort(),
   );
@@ -85,7 +87,7 @@ test('a repository: every file once, through redirects, then from the cache alon
   await openCheckpoint(await fetched());
 });
 
-test('a transfer that breaks goes on where it stopped', async () => {
+test('a broken download continues where it stopped', async () => {
   hub.faults.set(SHARD, [hub.cutAfter(SHARD, 30_000), answerWith(503)]);
   const { weights } = await openCheckpoint(await fetched());
   expect(await collectWeights(weights)).toEqual(WEIGHTS);
@@ -94,14 +96,14 @@ test('a transfer that breaks goes on where it stopped', async () => {
   expect(asked[2]).toBe(`/cdn/${SHARD} bytes=30000-`);
 });
 
-test('a run that was ended half-way goes on in the next; a file that changed meanwhile starts anew', async () => {
+test('an interrupted download continues in the next process; a file that changed meanwhile restarts', async () => {
   hub.faults.set(SHARD, [hub.cutAfter(SHARD, 20_000), answerWith(500), answerWith(500)]);
   expect(await refusal(fetched({ attempts: 2 }))).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} could not be downloaded: the server answered 500 Internal Server Error ` +
-      '(2 attempts). Check the network, then start again: it goes on where it stopped.',
+      '(2 attempts). Check the network, then start again: the download resumes.',
   );
   hub.faults.clear();
-  // Other bytes of the same length under the same name: the ETag is another, so what was kept is no start of them.
+  // Other bytes of the same length under the same name. The ETag differs, so the partial download must not be continued.
   const other = hub.files.get(SHARD)!.slice();
   other[other.length - 2] ^= 1;
   hub.files.set(SHARD, other);
@@ -114,7 +116,7 @@ test('a run that was ended half-way goes on in the next; a file that changed mea
   expect(await collectWeights(model.weights)).not.toEqual(WEIGHTS);
 });
 
-test('bytes that are not what was promised are fetched once more, then refused', async () => {
+test('wrong bytes are downloaded once more, then refused', async () => {
   const good = hub.files.get(SHARD)!;
   const bad = good.slice();
   bad[good.length - 1] ^= 1;
@@ -125,11 +127,11 @@ test('bytes that are not what was promised are fetched once more, then refused',
   hub.faults.set(SHARD, [sendBad, sendBad]);
   expect(await refusal(fetched())).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} has the SHA-256 ${hash('sha256', bad)}, but ${hash('sha256', good)} was ` +
-      'promised, twice; the file on the server or the way to it is damaged.',
+      'expected, twice. The file on the server or the connection is damaged.',
   );
 });
 
-test('a server that drips is given up, and so is one that sends more weights than the config has', async () => {
+test('a server that is too slow, or sends more weights than the config has, is abandoned', async () => {
   const drip = (bytes: number) => (response: ServerResponse) => {
     response.writeHead(200, { etag: '"x"' });
     const timer = setInterval(() => response.write(new Uint8Array(bytes)), 5);
@@ -140,10 +142,10 @@ test('a server that drips is given up, and so is one that sends more weights tha
     /could not be downloaded: the server sent next to nothing for 0.2 s \(2 attempts\)/,
   );
   hub.faults.set(SHARD, [drip(2 ** 20)]);
-  expect(await refusal(fetched({}, `${hub.endpoint}/files`))).toMatch(/sends more than the \d+ bytes it may have/);
+  expect(await refusal(fetched({}, `${hub.endpoint}/files`))).toMatch(/sends more than the \d+ bytes allowed/);
 });
 
-test('a model that is not supported is refused before its weights are asked for', async () => {
+test('an unsupported model is refused before its weights are requested', async () => {
   hub.files.set('config.json', text('{"architectures":["MambaForCausalLM"]}'));
   expect(await refusal(fetched())).toMatch(/^config.json: "architectures" is /);
   expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
@@ -165,17 +167,17 @@ test.each([
 
 test('an address with a query is refused without its text, which may be a secret', async () => {
   expect(await refusal(fetched({}, 'https://a.b/c?token=secret'))).toBe(
-    'The model address at a.b has a query; give the URL of a folder of files.',
+    'The model address at a.b has a query. Give the URL of a folder of files.',
   );
 });
 
-test('a silent connection is given up, and tried again', async () => {
+test('a silent connection is closed, and retried', async () => {
   hub.faults.set(SHARD, [() => {}]);
   await fetched({ silenceMs: 200 });
   expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
 });
 
-test('a folder of files at a URL: no list, so each is asked for; later only whether it changed', async () => {
+test('a folder at a URL has no list, so each file is requested; later requests only ask for changes', async () => {
   const url = `${hub.endpoint}/files/`;
   const checkpoint = await openCheckpoint(await fetched({}, url));
   expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
@@ -185,20 +187,20 @@ test('a folder of files at a URL: no list, so each is asked for; later only whet
   expect(hub.log).toContain('/files/model-00002-of-00002.safetensors');
   hub.files.clear();
   expect(await refusal(fetched({}, `${hub.endpoint}/other`))).toBe(
-    'HUB/other has no config.json at HUB/other; check its name.',
+    'HUB/other has no config.json at HUB/other. Check its name.',
   );
 });
 
-test('what the hub refuses, and a hub that is not there', async () => {
-  expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision; check its name.');
+test('refusals of the hub, and an unreachable hub, are errors', async () => {
+  expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision. Check its name.');
   hub.close();
   expect(await refusal(fetched())).toBe(
-    'org/tiny is not a folder here, and HUB is out of reach; check the path, or the network (HF_ENDPOINT sets another hub).',
+    'org/tiny is not a folder here, and HUB cannot be reached. Check the path, or the network (HF_ENDPOINT sets another hub).',
   );
 });
 
 describe('the token', () => {
-  /** The authorization headers that a server at another address was sent. */
+  /** Returns the authorization headers that a server at another address received. */
   async function sentTo(options: HubOptions, model: (origin: string) => string) {
     const seen: (string | undefined)[] = [];
     const server = createServer((request, response) => {
@@ -216,19 +218,19 @@ describe('the token', () => {
   }
   const token = 'hf_SECRET';
 
-  test('goes to the endpoint, for its repositories and for addresses on it', async () => {
+  test('the token is sent to the endpoint, for its repositories and for addresses on it', async () => {
     expect(await sentTo({ token, endpoint: 'ORIGIN' }, () => 'org/tiny')).toEqual([`Bearer ${token}`]);
     const seen = await sentTo({ token: `${token}\n`, endpoint: 'ORIGIN' }, (origin) => `${origin}/org/tiny`);
     expect(new Set(seen)).toEqual(new Set([`Bearer ${token}`]));
   });
 
-  test('goes to no other host, whoever named it', async () => {
+  test('the token is not sent to any other host, whoever named it', async () => {
     expect(new Set(await sentTo({ token }, (origin) => `${origin}/steal`))).toEqual(new Set([undefined]));
     const other = await sentTo({ token, endpoint: hub.endpoint }, (origin) => `${origin}/steal`);
     expect(new Set(other)).toEqual(new Set([undefined]));
   });
 
-  test('does not leave this machine over plain http', async () => {
+  test('the token is not sent to other machines over plain http', async () => {
     const seen: (string | null)[] = [];
     vi.stubGlobal('fetch', (_: string, init: RequestInit) => {
       seen.push(new Headers(init.headers).get('authorization'));
@@ -244,9 +246,9 @@ describe('the token', () => {
     expect(seen).toEqual([null, `Bearer ${token}`]);
   });
 
-  test('stands in no message', async () => {
+  test('the token is in no message', async () => {
     expect(await refusal(fetched({ token: 'hf_SECRET\nx' }))).toBe(
-      'HF_TOKEN holds white space or letters that no token has; set it to the token alone.',
+      'HF_TOKEN holds white space or invalid characters. Set it to the token alone.',
     );
   });
 });
@@ -260,7 +262,7 @@ describe('a hub that lies', () => {
       vi.stubGlobal('fetch', () => Promise.resolve(new Response(listing)));
       try {
         expect(await refusal(fetched())).toBe(
-          `org/tiny: HUB${LIST} gave no list of files; is this a Hugging Face hub?`,
+          `org/tiny: HUB${LIST} returned no list of files. Is this a Hugging Face hub?`,
         );
       } finally {
         vi.unstubAllGlobals();
@@ -282,21 +284,21 @@ describe('a hub that lies', () => {
     ]);
     const { length } = hub.files.get('config.json')!;
     expect(await refusal(fetched())).toBe(
-      `HUB/org/tiny/resolve/${SHA}/config.json sends more than the ${length} bytes it may have; nothing of it is used.`,
+      `HUB/org/tiny/resolve/${SHA}/config.json sends more than the ${length} bytes allowed. Nothing of it is used.`,
     );
     expect(sent).toBeLessThan(2e7);
   });
 
   test.each([
-    ['http://[::1', {}, 'The model address is "http://[::1", which is no address; write it as https://host/path.'],
-    ['org/tiny', { endpoint: 'hub' }, 'HF_ENDPOINT is "hub", which is no address; write it as https://host/path.'],
-    ['https://me:secret@a.b/c', {}, 'The model address at a.b holds a user name or a password; leave them out.'],
+    ['http://[::1', {}, 'The model address is "http://[::1", which is not an address. Write it as https://host/path.'],
+    ['org/tiny', { endpoint: 'hub' }, 'HF_ENDPOINT is "hub", which is not an address. Write it as https://host/path.'],
+    ['https://me:secret@a.b/c', {}, 'The model address at a.b holds a user name or a password. Leave them out.'],
   ])('%s is refused in a sentence', async (model, options, message) => {
     expect(await refusal(fetched(options, model))).toBe(message);
   });
 });
 
-test('what is an address', () => {
+test('addresses are distinguished from paths', () => {
   expect(isRemote('org/name@../../../x')).toBe(false);
   expect(['org/name', 'HuggingFaceTB/SmolLM2-135M-Instruct@v1.0', 'https://a.b/c'].every(isRemote)).toBe(true);
   expect(['name', './a/b', '/a/b', 'a/b/c', '../a'].some(isRemote)).toBe(false);

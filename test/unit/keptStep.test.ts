@@ -1,4 +1,4 @@
-/** Kept steps: what is read back is what was written, bit for bit, and a file that is anything else is refused in one sentence. */
+/** Tests kept steps: they are read back bit for bit, and any other file is refused with one error message. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ const FILE = 'rollouts/step-7.safetensors';
 const float = fc.float({ noDefaultInfinity: true });
 const number = fc.double({ noDefaultInfinity: true });
 const id = fc.integer({ min: 0, max: 2 ** 17 });
-/** JSON that comes back as it was: -0 and undefined do not. */
+/** JSON values that survive a round trip: -0 and undefined do not. */
 const plain = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as unknown);
 
 const trajectory = fc
@@ -68,7 +68,7 @@ const samples = fc.array(
   { minLength: 1, maxLength: 5 },
 );
 
-/** Advantages and what else a step may have, drawn for these samples. */
+/** Generates advantages and the other parts of a step for these samples. */
 const inputsOf = (drawn: readonly Sample[]) => {
   const perToken = fc.tuple(
     ...drawn.map(({ trajectory: { mask } }) =>
@@ -98,11 +98,11 @@ const step = samples.chain((drawn) =>
 
 const singles = (values: readonly ArrayLike<number>[]) => values.map((all) => Float32Array.from(all));
 
-test('what is kept comes back bit for bit', async () => {
+test('a kept step is read back bit for bit', async () => {
   await fc.assert(
     fc.asyncProperty(step, async ({ samples: wrote, advantages, inputs }) => {
       const { samples: read, ...rest } = await decodeStep(Buffer.from(await encodeStep(NAME, wrote, inputs)), FILE);
-      expect(read).toEqual(wrote); // fast-check makes objects without a prototype
+      expect(read).toEqual(wrote); // fast-check creates objects without a prototype
       const { klCoef, baselines, refLogProbs, oldLogProbs } = inputs.extras;
       expect(rest).toEqual({
         ...NAME,
@@ -142,7 +142,7 @@ const advantagesOf = (...values: number[]) =>
   ({ tokens: { advantages: values.map((a) => [a, 0, a]) }, extras: {} }) as unknown as StepInputs;
 const encoded = () => encodeStep(NAME, two, advantagesOf(1, -1));
 
-test('a token takes 7 bytes where its sample has one advantage and one version of the weights', async () => {
+test('a token takes 7 bytes if its sample has one advantage and one weight version', async () => {
   const longer = (tokens: number) => ({
     ...two[0],
     trajectory: {
@@ -171,7 +171,7 @@ const refusal = (bytes: Uint8Array): Promise<unknown> =>
     (error: unknown) => error,
   );
 
-test('whatever bit is flipped and wherever it is cut, it is refused in one sentence', async () => {
+test('a file with any flipped bit or any truncation is refused with one error message', async () => {
   const whole = await encoded();
   const check = async (bytes: Uint8Array) => {
     const error = await refusal(bytes);
@@ -185,7 +185,7 @@ test('whatever bit is flipped and wherever it is cut, it is refused in one sente
   await fc.assert(fc.asyncProperty(fc.uint8Array({ maxLength: 64 }), check), { numRuns: 30 });
 });
 
-describe('files of other contents, whole as they are', () => {
+describe('intact files with other contents', () => {
   const changed = async (edit: (columns: Map<string, unknown>) => void, metadata: object = {}) => {
     const { columns, metadata: given } = await readColumns(await encoded(), FILE);
     edit(columns);
@@ -196,57 +196,57 @@ describe('files of other contents, whole as they are', () => {
       'of another program',
       () => {},
       { format: 'pt' },
-      `${FILE} is a safetensors file, but none of kept rollouts; webgrpo replay reads rollouts/step-N.safetensors of a run.`,
+      `${FILE} is a safetensors file, but not one of saved rollouts. Give rollouts/step-N.safetensors of a run.`,
     ],
     [
       'of a newer version',
       () => {},
       { version: '2' },
-      `${FILE} is of version 2, but this webgrpo reads version 1; take the webgrpo that wrote it.`,
+      `${FILE} is of version 2, but this webgrpo reads version 1. Use the webgrpo that wrote it.`,
     ],
     [
       'without a column',
       (c: Map<string, unknown>) => c.delete('group'),
       {},
-      `${FILE} is not as webgrpo writes it (it has no "group"); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (it has no "group"). Use another copy of it.`,
     ],
     [
       'with a short column',
       (c: Map<string, unknown>) => c.set('scores', new Float64Array(1)),
       {},
-      `${FILE} is not as webgrpo writes it ("scores" has 1 values, not 2); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it ("scores" has 1 values, not 2). Use another copy of it.`,
     ],
     [
       'with offsets that fall',
       (c: Map<string, unknown>) => c.set('response_offsets', Uint32Array.of(0, 7, 6)),
       {},
-      `${FILE} is not as webgrpo writes it (its offsets do not ascend from 0); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (its offsets do not ascend from 0). Use another copy of it.`,
     ],
     [
       'that points nowhere',
       (c: Map<string, unknown>) => c.set('problem_index', Uint32Array.of(0, 9)),
       {},
-      `${FILE} is not as webgrpo writes it (it points at item 9 of 2); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (it points at item 9 of 2). Use another copy of it.`,
     ],
     [
       'without a step',
       () => {},
       { step: 'x' },
-      `${FILE} is not as webgrpo writes it (its step is "x"); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (its step is "x"). Use another copy of it.`,
     ],
   ])('%s', async (_, edit, metadata, message) => {
     expect(((await changed(edit, metadata)) as Error).message).toBe(message);
   });
 });
 
-test('a problem that JSON cannot hold ends the run in a sentence', async () => {
+test('a problem that JSON cannot hold ends the run with one error message', async () => {
   const sample = { ...two[0], problem: { ...two[0].problem, big: 1n } };
   await expect(encodeStep(NAME, [sample], advantagesOf(1))).rejects.toThrow(
-    /^trainer\.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step \(.*BigInt.*\); leave such values out, or set it to false\.$/,
+    /^trainer\.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step \(.*BigInt.*\)\. Leave such values out, or set it to false\.$/,
   );
 });
 
-test('the hash of the settings is another where numbers could be, and the same where they are not', () => {
+test('the hash of the settings changes with the settings that affect numbers, and with no others', () => {
   const hash = (more: object) => settingsHash(resolveTrainConfig({ name: 'x', model: { path: 'm' }, ...more }));
   expect(hash({ trainer: { totalTrainingSteps: 9 } })).toBe(hash({}));
   expect(hash({ seed: 2 })).not.toBe(hash({}));

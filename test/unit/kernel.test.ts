@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { WgslReflect } from 'wgsl_reflect/wgsl_reflect.module.js';
 import { type Declarations, defineKernel, readDeclarations } from '../../src/gpu/kernel.ts';
 import { rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
 import { printedKernels } from '../printedKernels.ts';
 
-test('bindings come from the WGSL, comments and order notwithstanding', () => {
+test('bindings are parsed from the WGSL, whatever its comments and order', () => {
   const code = `
     struct Params { n: u32, eps: f32 }
     override WG: u32 = 64u; // threads
@@ -44,7 +44,7 @@ test.each([
   expect(() => defineKernel({ ...rmsnormKernel, ...change })).toThrow(`kernels/rmsnorm.wgsl: ${message}`);
 });
 
-/** Every shape in which a kernel is printed, those included that no adapter here runs. */
+/** Every variant in which a kernel is printed, including those that no adapter here runs. */
 const PRINTED = printedKernels([4, 16, 20, 64, 128]);
 
 test.each(['matmul_plain_4x4', 'matmul_workgroup_4x4', 'matmul_packed_plain_2x8', 'attention_d16'])(
@@ -71,6 +71,15 @@ describe('every kernel', () => {
     },
   );
 
+  test.each([...written, ...PRINTED])('the header of %s names a test, and a reference that exists', (name, code) => {
+    const header = code.slice(code.indexOf('// Checked'), code.indexOf('\n\n', code.indexOf('// Checked')));
+    const [first] = header.match(/test\/gpu\/\w+\.test\.ts/) ?? [];
+    expect(existsSync(first ?? ''), header).toBe(true);
+    if (tests.includes(`${name}.test.ts`)) expect(header).toContain(`test/gpu/${name}.test.ts`);
+    for (const [, called, file] of header.matchAll(/(\w+)\(\)(?: in (\S+\.ts))?/g))
+      expect(readFileSync(file, 'utf8'), header).toMatch(new RegExp(`(function|const) ${called}\\b`));
+  });
+
   test.each([...written, ...PRINTED])('%s declares what a full WGSL parser finds in it', (_, code) => {
     expect(readDeclarations(code)).toEqual(reflected(code));
   });
@@ -83,7 +92,7 @@ describe('every kernel', () => {
   });
 });
 
-/** As `readDeclarations`, by reflection on a syntax tree. */
+/** Like `readDeclarations`, by reflection on a syntax tree. */
 function reflected(code: string): Declarations {
   const wgsl = new WgslReflect(code);
   const storage = wgsl.storage.map(({ name, binding, access, group }) => {

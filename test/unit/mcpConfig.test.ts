@@ -1,4 +1,4 @@
-/** What MCP servers' schemas become, and MCP servers in a config. */
+/** Tests the conversion of MCP servers' schemas, and MCP servers in a config. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ describe('schemas of MCP tools', () => {
     const parameters = readInputSchema(schema, notes);
     return { parameters: parameters!, notes: Object.fromEntries(notes) };
   };
-  /** True if a constrained call may have these arguments. */
+  /** True if a constrained call can have these arguments. */
   const holds = (parameters: ToolSchema, args: unknown) => {
     const automaton = new ByteAutomaton(toolCallGrammar([{ name: 't', parameters }]));
     let state = automaton.start;
@@ -28,7 +28,7 @@ describe('schemas of MCP tools', () => {
   };
   const object = (properties: object, more: object = {}) => ({ type: 'object', properties, ...more });
 
-  // As tools of filesystem, git, fetch, github, postgres and playwright servers have them.
+  // Schemas like those of the filesystem, git, fetch, github, postgres and playwright servers.
   test.each<[name: string, schema: unknown, good: unknown[], bad: unknown[]]>([
     [
       'anyOf with null',
@@ -140,7 +140,7 @@ describe('schemas of MCP tools', () => {
     }
   });
 
-  test('what a grammar cannot hold is noted by keyword and place, and left to the server', () => {
+  test('keywords that a grammar cannot enforce are noted with their place, and left to the server', () => {
     const { parameters, notes } = read(
       object({
         url: { type: 'string', format: 'uri', pattern: '^https' },
@@ -159,7 +159,7 @@ describe('schemas of MCP tools', () => {
     expect(argumentProblem({ url: 'no url', odd: [1] }, parameters)).toBeNull();
   });
 
-  test('hostile schemas end: doubling references, 1,000 alternatives, cycles, depth, what is none', () => {
+  test('hostile schemas are limited: doubling references, 1,000 alternatives, cycles, depth, invalid ones', () => {
     const doubling = Object.fromEntries(
       Array.from({ length: 30 }, (_, i) => [
         `d${i}`,
@@ -176,7 +176,7 @@ describe('schemas of MCP tools', () => {
       [object({ a: { $ref: '#' } }), 'a $ref in itself'],
       [object({ a: { allOf: [{ $ref: '#/properties/a' }] } }), 'a $ref in itself'],
       [deep, 'nested over 16 deep'],
-      [object({ a: 7, b: false }), 'a schema that is none'],
+      [object({ a: 7, b: false }), 'an invalid schema'],
       [object({ ['k'.repeat(2 ** 20)]: {} }), 'a name over 200 characters'],
       [object({ a: { description: 'x'.repeat(2 ** 20) } }), 'description'],
     ] as const) {
@@ -216,7 +216,7 @@ describe('task.mcpServers', () => {
   };
   const names = async (mcpServers: unknown) => (await open(mcpServers)).tools!.map(({ name }) => name);
 
-  test('in the config, or in a file of the usual shape; opened once for tasks opened one after another', async () => {
+  test('servers can be in the config or in an mcp.json file, and are opened once for several tasks', async () => {
     expect(await names({ a: { ...hostile(), tools: ['echo'], prefix: 'a_' } })).toEqual(['calculator', 'a_echo']);
     const file = join(folder, 'mcp.json');
     const entries = {
@@ -251,7 +251,7 @@ describe('task.mcpServers', () => {
       'no-such-***',
     );
     await expect(open({ s: { command: 'x', env: { K: '${MCP_NOT_SET}' } } })).rejects.toThrow(
-      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set; set it, or write ${MCP_NOT_SET:-...}.',
+      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-...}.',
     );
     vi.unstubAllEnvs();
   });
@@ -259,10 +259,10 @@ describe('task.mcpServers', () => {
   test.each([
     [{ s: {} }, 'task.mcpServers.s needs either a command or a url'],
     [{ s: { command: 'x', url: 'y' } }, 'task.mcpServers.s needs either a command or a url'],
-    [{ s: { command: 'x', args: 'y' } }, 'task.mcpServers.s.args is not of the kind that it must be: texts.'],
-    [{ s: { url: 'http://example.org' } }, 'addressed by http, which others on the way can read'],
+    [{ s: { command: 'x', args: 'y' } }, 'task.mcpServers.s.args has a wrong value; allowed: texts.'],
+    [{ s: { url: 'http://example.org' } }, 'addressed by http, which anyone on the network path can read'],
     ['no-such-file.json', 'no-such-file.json'],
-    [{ a: hostile(), b: hostile('rubbish') }, '"b" and "a" both have a tool "echo"; give the server a prefix'],
+    [{ a: hostile(), b: hostile('rubbish') }, '"b" and "a" both have a tool "echo". Give the server a prefix'],
   ])('%j: one sentence', async (servers, sentence) => {
     await expect(open(servers)).rejects.toThrow(sentence);
   });

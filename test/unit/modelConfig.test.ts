@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { modelConfigToJson, parseModelConfig, ropeFrequencies, ropeTables } from '../../src/model/config.ts';
 import { initWeights, parameterCount, parameterSpecs } from '../../src/model/params.ts';
 
-/** SmolLM2-135M's published config, without the keys that say nothing about the model. */
+/** SmolLM2-135M's published config, without keys that do not describe the model. */
 const SMOLLM2 = {
   architectures: ['LlamaForCausalLM'],
   attention_bias: false,
@@ -64,7 +64,7 @@ test('published configs give the published parameter counts', () => {
   expect(parameterCount(parseModelConfig(QWEN2))).toBe(494_032_768);
 });
 
-test('each architecture brings its own parameters', () => {
+test('each architecture has its own parameters', () => {
   const names = (json: object) =>
     parameterSpecs(parseModelConfig({ ...json, num_hidden_layers: 1 })).map((s) => s.name);
   expect(names(QWEN2)).toContain('model.layers.0.self_attn.k_proj.bias');
@@ -140,15 +140,15 @@ const REFUSED: [object, string][] = [
     '"architectures" is ["MistralForCausalLM"]; supported: one of LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM',
   ],
   [{ architectures: undefined, model_type: 'gemma' }, '"model_type" is "gemma"; supported'],
-  [{ hidden_act: 'gelu' }, '"hidden_act" is "gelu", which is not supported; only "silu" is.'],
+  [{ hidden_act: 'gelu' }, '"hidden_act" is "gelu", which is not supported; allowed: "silu".'],
   [{ mlp_bias: 1 }, '"mlp_bias" must be true or false, but is 1.'],
   [
     { architectures: ['SmolLM3ForCausalLM'] },
-    '"no_rope_layers" is absent, which is not supported; only a 1 for every layer is.',
+    '"no_rope_layers" is absent, which is not supported; allowed: a 1 for every layer.',
   ],
   [{ no_rope_layers: [1, 1, 1, 0] }, '"no_rope_layers" is [1,1,1,0], which is not supported'],
   [{ attention_dropout: 0.1 }, '"attention_dropout" is 0.1'],
-  [{ sliding_window: 128 }, '"sliding_window" is 128, which is not supported; only full attention in every layer is.'],
+  [{ sliding_window: 128 }, '"sliding_window" is 128, which is not supported; allowed: full attention in every layer.'],
   [{ ...QWEN2, use_sliding_window: true }, '"sliding_window" is 32768'],
   [{ layer_types: ['full_attention', 'sliding_attention'] }, '"layer_types" is ["full_attention","sliding_attention"]'],
   [{ quantization_config: { bits: 4 } }, '"quantization_config" is {"bits":4}'],
@@ -160,16 +160,27 @@ const REFUSED: [object, string][] = [
     { rope_scaling: { ...LLAMA3_SCALING, high_freq_factor: 1 } },
     '"rope_scaling.high_freq_factor" is 1, but must exceed "low_freq_factor" 1.',
   ],
+  [{ rope_scaling: { rope_type: 'dynamic', factor: 2 } }, '"rope_scaling.rope_type" is "dynamic"; supported'],
+  [{ rope_parameters: { type: 'longrope' } }, '"rope_parameters.rope_type" is "longrope"; supported'],
+  [
+    { rope_parameters: { rope_type: 'default', partial_rotary_factor: 0.5 } },
+    '"rope_parameters.partial_rotary_factor" is 0.5, which is not supported',
+  ],
+  [
+    { rope_parameters: { full_attention: { rope_type: 'default', rope_theta: 1e6 } } },
+    '"rope_parameters.full_attention" is {"rope_type":"default","rope_theta":1000000}, which is not supported',
+  ],
+  [{ num_key_value_heads: 18 }, '"num_attention_heads" 9 is not a multiple of "num_key_value_heads" 18.'],
   [{ rope_scaling: { rope_type: 'linear' } }, '"factor" must be a positive number, but is absent.'],
   [{ hidden_size: undefined }, '"hidden_size" must be a positive number, but is absent.'],
   [{ vocab_size: '9' }, '"vocab_size" must be a positive number, but is "9".'],
   [{ num_hidden_layers: 1.5 }, '"num_hidden_layers" must be a positive integer, but is 1.5.'],
-  [{ num_hidden_layers: 1e9 }, 'config.json: the model has 1000000000 layers; at most 1024 can be meant.'],
-  [{ vocab_size: 1e9 }, 'config.json: the largest matrix is 1000000000 by 576; at most 4294967296 values fit in one.'],
+  [{ num_hidden_layers: 1e9 }, 'config.json: the model has 1000000000 layers. At most 1024 are supported.'],
+  [{ vocab_size: 1e9 }, 'config.json: the largest matrix is 1000000000 by 576. At most 4294967296 values fit in one.'],
   [{ num_key_value_heads: 2 }, '"num_attention_heads" 9 is not a multiple of "num_key_value_heads" 2.'],
   [{ head_dim: 7 }, '"head_dim" is 7, but rotary embedding needs an even number.'],
-  [{ head_dim: 136 }, '"head_dim" (or "hidden_size" / "num_attention_heads") is 136; at most 128 is supported.'],
-  [{ hidden_size: 9 * 136 }, '"head_dim" (or "hidden_size" / "num_attention_heads") is 136; at most 128 is supported.'],
+  [{ head_dim: 136 }, '"head_dim" (or "hidden_size" / "num_attention_heads") is 136. At most 128 is supported.'],
+  [{ hidden_size: 9 * 136 }, '"head_dim" (or "hidden_size" / "num_attention_heads") is 136. At most 128 is supported.'],
   [{ eos_token_id: '2' }, '"eos_token_id" is "2"; allowed: a token id from 0 to 49151, a list of them, or null.'],
   [{ eos_token_id: -1 }, '"eos_token_id" is -1; allowed'],
   [{ eos_token_id: 49152 }, '"eos_token_id" is 49152; allowed'],
@@ -211,7 +222,7 @@ test('RoPE tables: position major, float64 angles rounded once', () => {
   expect(sin[4 * 3 + 2]).toBe(Math.fround(Math.sin(angle)));
 });
 
-test('fresh weights: right spread, norms one, biases zero, seeded', () => {
+test('new weights: right spread, norms one, biases zero, seeded', () => {
   const config = parseModelConfig({
     ...QWEN2,
     hidden_size: 28,

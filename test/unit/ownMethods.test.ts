@@ -1,4 +1,4 @@
-/** Losses, advantages, examples and tokenizers of a user's own, as the library and the command line offer them. */
+/** Tests a user's own losses, advantages, examples and tokenizers, in the library and on the command line. */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import {
   ChatTokenizer,
   checkPolicyLoss,
   type CustomLoss,
+  defineLoss,
   freshModelConfig,
   packIds,
   POLICY_LOSSES,
@@ -47,8 +48,17 @@ test('checkPolicyLoss names the token where gradient and value disagree, of rows
   });
   expect((await checkPolicyLoss(right)).slopeError).toBeLessThan(1e-6);
   await expect(checkPolicyLoss((rows) => ({ dLogProbs: right(rows).dLogProbs }))).rejects.toThrow(
-    'return { loss, dLogProbs }',
+    'Return { loss, dLogProbs }',
   );
+});
+
+test('examples/my-loss.js: its gradient is the slope of its value, a number of its own is a key, and its WGSL is registered', async () => {
+  const { default: register } = await import('../../examples/my-loss.js');
+  register({ registerPolicyLoss, defineLoss });
+  expect(POLICY_LOSSES.mine.wgsl).toContain('params.beta');
+  expect((await checkPolicyLoss(POLICY_LOSSES.mine)).slopeError).toBeLessThan(1e-5);
+  const { policyLoss, lossAggMode } = resolved({ policyLoss: { beta: 0.05 } }, { name: 'mine' }).actor;
+  expect({ ...policyLoss, lossAggMode }).toMatchObject({ lossMode: 'mine', beta: 0.05, lossAggMode: 'token-mean' });
 });
 
 test('a name is unknown until it is registered; numbers of its own are keys, others are refused', () => {
@@ -64,9 +74,9 @@ test('a name is unknown until it is registered; numbers of its own are keys, oth
   expect(() => resolved({ policyLoss: { lossMode: 'later', laterBeta: 'x' } })).toThrow(
     '"actor.policyLoss.laterBeta" is "x"; allowed: a number.',
   );
-  expect(() => registerPolicyLoss('vanilla', { row })).toThrow('Policy loss "vanilla" is one of webgrpo\'s own');
+  expect(() => registerPolicyLoss('vanilla', { row })).toThrow('Policy loss "vanilla" is built in');
   expect(() => registerPolicyLoss('a b', { row })).toThrow('cannot be called "a b"');
-  expect(() => registerAdvantage('grpo', () => [])).toThrow('Advantage "grpo" is one of webgrpo\'s own');
+  expect(() => registerAdvantage('grpo', () => [])).toThrow('Advantage "grpo" is built in');
 });
 
 test('from texts to a tokenizer, a fresh model, an example and a packed batch', () => {
@@ -88,7 +98,7 @@ test('from texts to a tokenizer, a fresh model, an example and a packed batch', 
   expect([...responseIds.filter((_, t) => mask[t] === 1)].filter((id) => id === tokenizer.eosTokenIds[0])).toHaveLength(
     2,
   );
-  expect(() => sftExample(tokenizer, messages.slice(0, 3))).toThrow('these messages are of: user, assistant, user.');
+  expect(() => sftExample(tokenizer, messages.slice(0, 3))).toThrow('These messages are of: user, assistant, user.');
   expect(() => sftExample(tokenizer, messages.slice(1))).toThrow('a prompt and then turns');
   const [{ batch, entryGroup }] = packIds([Uint32Array.of(5, 6, 7), Uint32Array.of(8, 9)], 64);
   expect([...batch.targets]).toEqual([6, 7, 9]);
@@ -114,7 +124,7 @@ test('--import registers before the config is read; a module without a default f
   expect(await said()).toMatch(/"algorithm\.name" is "from_file"; allowed/);
   const imported = await said('--import', file);
   expect(imported).not.toMatch(/"algorithm\.name" is/);
-  expect(imported).toContain(`${out}/none`); // what is wrong after that
+  expect(imported).toContain(`${out}/none`); // reports the next error
   const other = join(folder, 'other.mjs');
   writeFileSync(other, 'export const x = 1;\n');
   const refused = await webgrpo([...asked, '--import', other]);

@@ -1,4 +1,4 @@
-/** The settings form's logic, and the speed of an adapter, without a page. */
+/** Tests the logic of the settings form, and the speed of an adapter, without a page. */
 
 import { readFileSync } from 'node:fs';
 import { effect } from '@preact/signals';
@@ -23,17 +23,17 @@ const problemOf = (form: Settings) => ('problem' in form.checked.value ? form.ch
 test.each([
   ['lr=-1', 'lr', 'Learning rate is -1; allowed:'],
   ['steps=ten', 'steps', 'Steps is "ten"; allowed:'],
-  ['steps=0', 'steps', 'Steps is 0; the page trains 1 to 10,000'],
-  ['steps=10001', 'steps', 'Steps is 10001; the page trains 1 to 10,000'],
+  ['steps=0', 'steps', 'Steps is 0, but the page allows 1 to 10,000'],
+  ['steps=10001', 'steps', 'Steps is 10001, but the page allows 1 to 10,000'],
   [
     'n=300',
     'n',
-    'Tries per problem is 300: 16 problems \u00d7 300 tries are 4,800 a step, and the page shows up to 4,096; take up to 256',
+    'Tries per problem is 300: 16 problems \u00d7 300 tries are 4,800 per step, but the page shows up to 4,096. Use up to 256',
   ],
   ['algorithm=foo', 'algorithm', 'Algorithm is "foo"'],
   ['loss=foo', 'loss', 'Loss is "foo"'],
   ['seed=hello', 'seed', 'Seed is "hello"'],
-  ['set=rollout.temprature=1', undefined, 'did you mean "rollout.temperature"?'],
+  ['set=rollout.temprature=1', undefined, 'Did you mean "rollout.temperature"?'],
 ])('%s is refused at its field, by its label', (address, field, sentence) => {
   const problem = problemOf(opened(address))!;
   expect(problem.field).toBe(field);
@@ -41,7 +41,7 @@ test.each([
   expect(problem.problem).not.toMatch(/^override|^reverse-text/);
 });
 
-test('an empty field is the default of the recipe, and what is mended runs', () => {
+test("an empty field uses the recipe's default, and corrected settings run", () => {
   const form = opened('steps=ten');
   form.change('steps', ' ');
   expect(form.config().trainer.totalTrainingSteps).toBe(100);
@@ -49,12 +49,12 @@ test('an empty field is the default of the recipe, and what is mended runs', () 
   expect(form.config().rollout.n).toBe(256);
 });
 
-test('every algorithm stands in one group', () => {
+test('every algorithm is in one group', () => {
   const named = Object.values(ALGORITHM_GROUPS).flatMap((group) => Object.keys(group));
   expect(named.sort()).toEqual(Object.keys(RECIPES).sort());
 });
 
-test('the speed of an adapter scales what is said; effects that keep it run once', () => {
+test('the speed of an adapter scales the estimates; effects that store it run once', () => {
   adapter.value = { name: 'test', isSoftware: false };
   const form = opened();
   const own = form.own.value!;

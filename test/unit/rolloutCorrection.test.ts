@@ -7,7 +7,7 @@ import {
   topEntropyMask,
 } from '../../src/grpo/correction/correct.ts';
 
-/** Log ratios (old - rollout) by sample; NaN lies under the masks. */
+/** Log ratios (old - rollout) by sample; NaN at masked tokens. */
 const RATIOS = [
   [Math.log(2), Math.log(0.5), NaN, Math.log(8)],
   [NaN, NaN],
@@ -170,7 +170,7 @@ describe('rejection', () => {
       ],
     ].map((row) => row as [string, string, number[][]]),
   )('%s within %s', (rolloutRs, rolloutRsThreshold, want) => {
-    // k1 is log(rollout / old), so its bounds are on the inverse ratio, as in verl
+    // k1 is log(rollout / old), so its bounds apply to the inverse ratio, as in verl
     const { masks, metrics } = of({ rolloutRs, rolloutRsThreshold });
     expect(table(masks)).toEqual(want);
     const kept = want.flat().reduce((a, b) => a + b, 0);
@@ -196,7 +196,7 @@ test('off-policy metrics', () => {
   expect(metrics['rollout_corr/log_ppl_diff_min']).toBeCloseTo(-Math.log(8) / 3, 7);
 });
 
-test('nothing trained: no weights to speak of, no NaN', () => {
+test('without trained tokens there are no weights, and no NaN', () => {
   const result = rolloutCorrection(
     { ...NO_CORRECTION, rolloutIs: 'token' },
     {
@@ -234,20 +234,20 @@ test('the top-entropy mask keeps a share of the trained tokens', () => {
     [1, 0],
   ]);
   expect(table(topEntropyMask(entropies, MASKS, 1))).toEqual(MASKS);
-  expect(() => topEntropyMask(entropies, MASKS, 0)).toThrow('topEntropyQuantile is 0; it must be in (0, 1].');
+  expect(() => topEntropyMask(entropies, MASKS, 0)).toThrow('topEntropyQuantile is 0. It must be in (0, 1].');
 });
 
 test('bad thresholds and options say what is allowed', () => {
   expect(() => of({ rolloutRs: 'seq_k1', rolloutRsThreshold: 2 })).toThrow(
-    'Unknown rolloutRs option "seq_k1"; known are token_k1,',
+    'Unknown rolloutRs option "seq_k1"; known: token_k1,',
   );
   expect(() => of({ rolloutRs: 'token_k2', rolloutRsThreshold: '0.1_2' })).toThrow(
-    'rolloutRsThreshold "0.1_2" does not fit token_k2; give one positive number.',
+    'rolloutRsThreshold "0.1_2" does not fit token_k2. Give one positive number.',
   );
   expect(() => of({ rolloutRs: 'token_k1,token_k2,token_k3', rolloutRsThreshold: '1,2' })).toThrow(
     'holds 2 thresholds for 3 options',
   );
   expect(() => of({ rolloutIs: 'token', rolloutIsThreshold: '5_2' })).toThrow(
-    'rolloutIsThreshold is "5_2"; give a positive number',
+    'rolloutIsThreshold is "5_2". Give a positive number',
   );
 });

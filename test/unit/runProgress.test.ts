@@ -1,9 +1,11 @@
-/** What the page says of the time that is left, and lines of metrics that come later than others. */
+/** Tests the remaining time that the page shows, and lines of metrics that arrive late. */
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
+import { explainLoss } from '../../src/grpo/losses/explain.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -24,9 +26,9 @@ const line = (step: number, seconds: number, more: Record<string, number> = {}):
 const steps = (count: number, seconds: (step: number) => number) =>
   Array.from({ length: count }, (_, i) => line(i + 1, seconds(i + 1)));
 
-test('time left is that of the recent steps, with the evaluations to come', () => {
+test('the time left follows from recent steps, including future evaluations', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
-  // A first step that compiles is forgotten after ten more.
+  // A first step that compiles no longer counts after ten more steps.
   const lines = steps(30, (step) => (step === 1 ? 500 : 2));
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2);
   lines[9] = { ...lines[9], 'timing_s/testing': 7 };
@@ -39,7 +41,7 @@ test('time left is that of the recent steps, with the evaluations to come', () =
   ).toBeUndefined();
 });
 
-test('an evaluation that was never done takes what its answers would', () => {
+test('the time of the first evaluation is estimated from its answers', () => {
   const lines = [...steps(29, () => 2), line(30, 2, { 'timing_s/gen': 1 })];
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2 + (16 * 2) / 16);
 });
@@ -66,7 +68,7 @@ test('steps that grow are expected to grow, within bounds', () => {
   ).toBeLessThan(2);
 });
 
-test('a line that comes later goes into its place', () => {
+test('a late line is inserted at its place', () => {
   const lines = [1, 2].map((step) => ({ 'training/global_step': step, a: step }));
   expect(amended(lines, { 'training/global_step': 0, b: 1 })[0]).toEqual({ 'training/global_step': 0, b: 1 });
   expect(amended(lines, { 'training/global_step': 2, b: 1 })).toEqual([lines[0], { ...lines[1], b: 1 }]);
@@ -74,7 +76,7 @@ test('a line that comes later goes into its place', () => {
   expect(lines).toHaveLength(2);
 });
 
-/** What is reported of steps with these shares of failed calls and mean |advantages|. */
+/** Returns the warnings about steps with these shares of failed calls and mean |advantages|. */
 function reported(given: readonly { rate?: number; advantage?: number; errors?: string[] }[]) {
   const health = new RunHealth();
   const reasons = given.map(({ rate, advantage = 1, errors = [] }, i) => {
@@ -121,4 +123,19 @@ test('rewards without a spread are reported at the fifth step in a row, and agai
   expect(steps).toEqual([3, 5]);
   expect(reasons[1]).toContain('all samples of a group earned the same');
   expect(standing[1]).toBe('The last 7 steps did not train: all samples of a group earned the same.');
+});
+
+test('docs/guides/no-learning.md quotes what a run reports', () => {
+  const page = readFileSync('docs/guides/no-learning.md', 'utf8').split('## What the run tells you by itself')[1];
+  const quoted = Array.from(page.split('\n## ')[0].matchAll(/^\| `([^`]+?) \.\.\.` \|/gm), ([, text]) => text);
+  const step = { config, samples: [], tokens: {} as StepTokens, metrics: {} };
+  const [notFinite] = new RunHealth().observe({ ...step, step: 7 }, 'x');
+  const said = [
+    ...reported(Array<object>(5).fill({ advantage: 0 })).reasons,
+    ...reported(Array<object>(3).fill({ rate: 1 })).reasons,
+    notFinite.reason.replace('Step 7', 'Step N'),
+    explainLoss({ 'actor/pg_loss': 0, 'critic/advantages/abs_mean': 1 }) ?? '',
+  ];
+  expect(quoted).toHaveLength(said.length);
+  quoted.forEach((text, i) => expect(said[i].slice(0, text.length)).toBe(text));
 });

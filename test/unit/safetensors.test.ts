@@ -8,7 +8,7 @@ import {
   writeSafetensors,
 } from '../../src/model/checkpoint/safetensors.ts';
 
-/** A file with any header text and data, for the corrupt cases. */
+/** Returns a file with any header text and data, for the corrupt cases. */
 function fileOf(header: string, data: Uint8Array = new Uint8Array(0), claimed?: bigint): Uint8Array {
   const text = new TextEncoder().encode(header);
   const bytes = new Uint8Array(8 + text.length + data.length);
@@ -76,17 +76,17 @@ const CORRUPT: [string, Uint8Array, string][] = [
   [
     'a header of 4 GB',
     fileOf('{}', DATA, 4_294_967_296n),
-    'x.st claims a header of 4294967296 bytes; at most 16777216 are allowed. Is this a safetensors file?',
+    'x.st claims a header of 4294967296 bytes. At most 16777216 are allowed. Is this a safetensors file?',
   ],
   [
     'a header longer than the file',
     fileOf('{}', DATA, 19n),
-    'x.st claims a header of 19 bytes, but only 18 follow; the file is truncated or corrupt.',
+    'x.st claims a header of 19 bytes, but only 18 follow. The file is truncated or corrupt.',
   ],
   [
     'a header that is not UTF-8',
     fileOf('{}  ', new Uint8Array([0xff]), 5n),
-    'x.st has a header that is not UTF-8; the file is corrupt.',
+    'x.st has a header that is not UTF-8. The file is corrupt.',
   ],
   ['a header that is an array', fileOf('[]'), 'x.st has a header that is not a JSON object.'],
   [
@@ -112,7 +112,7 @@ const CORRUPT: [string, Uint8Array, string][] = [
   [
     'bytes behind',
     fileOf(`{"a":${entry(0, 12)}}`, DATA),
-    'x.st has 4 bytes after its last tensor; the file is corrupt.',
+    'x.st has 4 bytes after its last tensor. The file is corrupt.',
   ],
   [
     'a size that does not fit the shape',
@@ -150,7 +150,7 @@ test.each(CORRUPT)('refuses %s', (_, bytes, message) => {
 
 test('refuses a header that is not JSON', () => {
   expect(() => readSafetensors(fileOf('{"a":'), 'x.st')).toThrow(
-    /^x\.st has a header that is not JSON \(.+\); its length/,
+    /^x\.st has a header that is not JSON \(.+\)\. Its length/,
   );
 });
 
@@ -171,7 +171,7 @@ test.each(['F16', 'BF16'] as const)('%s: rounds to nearest, ties to even, betwee
   const encode = (data: Float32Array) => new Uint16Array(encodeTensor(dtype, data, 'w').buffer);
   expect(encode(values)).toEqual(halves);
   expect(encode(values.map((v) => -v))).toEqual(halves.map((half) => half | 0x8000));
-  // The midpoint of two neighbours is a float32, but for the smallest bfloat16 ones; so are its own neighbours.
+  // The midpoint of two neighbours is a float32, except for the smallest bfloat16 values; so are its own neighbours.
   const middle = values.slice(1).map((v, i) => (v + values[i]) / 2);
   const bits = new Uint32Array(middle.buffer);
   const moved = (by: number) => new Float32Array(bits.map((b) => b + by).buffer);
@@ -186,6 +186,6 @@ test('a value that float16 cannot hold is refused, infinities and NaN are not', 
   const back = decodeTensor('F16', encodeTensor('F16', odd, 'w'));
   expect([...back]).toEqual([65504, Infinity, -Infinity, NaN]);
   expect(() => encodeTensor('F16', Float32Array.of(1, -70000), 'w')).toThrow(
-    'Tensor "w" holds -70000, which F16 cannot hold; save it as F32.',
+    'Tensor "w" holds -70000, which F16 cannot hold. Save it as F32.',
   );
 });

@@ -1,4 +1,4 @@
-/** From an agent loop's sample to its reward: what the reward function is given, and what it may give. */
+/** Tests the way from an agent loop's sample to its reward: arguments of the reward function, and its allowed results. */
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { GenerateOptions } from '../../src/grpo/generate/options.ts';
@@ -13,7 +13,7 @@ import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const SAMPLING = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100 };
 const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
 
-/** The sample of one problem whose turns are scripted. */
+/** Returns the sample of one problem whose turns are scripted. */
 async function score(
   turns: string[],
   task: Partial<Task>,
@@ -37,7 +37,7 @@ async function score(
 }
 const REWARD: Reward = { score: 1, acc: 1 };
 
-test('the reward function is given the step, the states of tools as they ended, and what the loop set', async () => {
+test('the reward function receives the step, the final states of tools, and the values that the loop set', async () => {
   const dice = defineTool({
     name: 'calculator',
     description: '',
@@ -62,7 +62,7 @@ test('the reward function is given the step, the states of tools as they ended, 
 test.each([
   [
     [0.5],
-    /^The reward of problem "train-0" has no number for turn 2 of 2: its `turns` are \[0\.5\]; give one number for every/,
+    /^The reward of problem "train-0" has no number for turn 2 of 2: its `turns` are \[0\.5\]\. Give one number for every/,
   ],
   [[], /has no number for turn 1 of 2: its `turns` are \[\]/],
   [[0, Infinity], /has Infinity for turn 2 of 2: its `turns` are \[0, Infinity\]/],
@@ -71,7 +71,7 @@ test.each([
   await expect(score([CALL, '#### 42'], { reward })).rejects.toThrow(message);
 });
 
-test('turn rewards are as many as there are turns, or more', async () => {
+test('there are at least as many turn rewards as turns', async () => {
   for (const turns of [
     [NaN, 1],
     [0, 1, 0],
@@ -84,16 +84,16 @@ const notAnError = (thrown: unknown) => {
 };
 const getter = { get: () => notAnError(Symbol('twice')) };
 
-describe('a reward function that goes wrong is one sentence, or a sample without a reward', () => {
+describe('a failing reward function ends in one error message, or in a sample without a reward', () => {
   test.each<[string, () => unknown, RegExp]>([
-    ['undefined', () => undefined, /^The reward of problem "train-0" is undefined; return \{ score, acc \}/],
-    ['null', () => null, /is null; return/],
+    ['undefined', () => undefined, /^The reward of problem "train-0" is undefined\. Return \{ score, acc \}/],
+    ['null', () => null, /is null\. Return/],
     [
       '1e200',
       () => ({ score: 1e200, acc: 1 }),
-      /is 1e\+200; give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
+      /is 1e\+200\. Give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
     ],
-    ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"; give 1 for right, 0 for wrong, or NaN/],
+    ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"\. Give 1 for right, 0 for wrong, or NaN/],
     ['acc Infinity', () => ({ score: 1, acc: Infinity }), /has the acc Infinity/],
     ['extra', () => ({ ...REWARD, extra: { a: null } }), /has extra\.a null/],
     [
@@ -101,7 +101,7 @@ describe('a reward function that goes wrong is one sentence, or a sample without
       () => notAnError(new Error('boom')),
       /^The reward of problem "train-0" threw "boom" \(at .*scoring\.test/,
     ],
-    ['throws null', () => notAnError(null), /threw "null"; return \{ score, acc \}/],
+    ['throws null', () => notAnError(null), /threw "null"\. Return \{ score, acc \}/],
     ['message', () => notAnError(Object.defineProperty(new Error(), 'message', getter)), /without a readable message/],
     ['never', () => new Promise(() => undefined), /did not resolve in 0\.02 s \(reward\.timeoutS\)/],
   ])('%s', async (_, reward, message) => {
@@ -116,7 +116,7 @@ describe('a reward function that goes wrong is one sentence, or a sample without
     expect(told).toEqual([skipped.fault?.message]);
   });
 
-  test('a reward that hangs does not hold up a sample that is aborted', async () => {
+  test('a hanging reward does not delay an aborted sample', async () => {
     const controller = new AbortController();
     const reward = () => {
       setImmediate(() => controller.abort());
@@ -127,12 +127,12 @@ describe('a reward function that goes wrong is one sentence, or a sample without
   });
 });
 
-test('an agent loop that goes wrong is one sentence, or a sample with the stop reason error', async () => {
+test('a failing agent loop ends in one error message, or in a sample with the stop reason error', async () => {
   registerAgentLoop('faulty', async (sample) => {
     await sample.generate();
     return 'finished' as never;
   });
-  const message = 'The agent loop "faulty" of problem "train-0" returned "finished"; return one of completed, done, ';
+  const message = 'The agent loop "faulty" of problem "train-0" returned "finished". Return one of completed, done, ';
   await expect(score(['#### 42'], {}, 'faulty')).rejects.toThrow(message);
   const { trajectory, reward, fault } = await score(['#### 42'], {}, 'faulty', { onError: 'skip' });
   expect(fault?.message).toContain(message);
@@ -145,7 +145,7 @@ test('an agent loop that goes wrong is one sentence, or a sample with the stop r
   );
 });
 
-test('what the engine throws stays what it is, whoever catches it, and ends the run under skip, too', async () => {
+test('an error of the engine stays the same, even if it is caught, and ends the run also under skip', async () => {
   registerAgentLoop('catching', async (sample) => {
     await sample.generate().catch(() => undefined);
     return 'completed';
@@ -202,18 +202,18 @@ describe('several named rewards', () => {
     );
   });
 
-  test('what makes no sense is said', async () => {
+  test('senseless weights are reported', async () => {
     expect(() => combineRewards({})).toThrow('combineRewards was given no functions');
     expect(() => combineRewards({ code }, { weights: { cod: 1 } })).toThrow(
       'has no function "cod"; it was given code.',
     );
     expect(() => combineRewards({ code }, { acc: 'x' })).toThrow('has no function "x"; it was given code.');
     await expect(scored('x', combineRewards({ bad: () => Infinity }))).rejects.toThrow(
-      'Reward "bad" of problem "train-0" is Infinity; give a finite number, or null where it does not apply.',
+      'Reward "bad" of problem "train-0" is Infinity. Give a finite number, or null if it does not apply.',
     );
     const twice = combineRewards({ a: () => ({ score: 1, extra: { b: 1 } }), b: () => 1 });
     await expect(scored('x', twice)).rejects.toThrow(
-      'The rewards give two values of the name "b"; rename one of them.',
+      'The rewards give two values of the name "b". Rename one of them.',
     );
     expect(() =>
       resolveTrainConfig({

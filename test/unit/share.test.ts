@@ -1,4 +1,4 @@
-/** The result in a link: what goes in comes out, within the steps of its quantisation, and nothing else is taken for a result. */
+/** Tests the result in a link: it survives a round trip within its quantisation, and no other text is accepted as a result. */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -23,7 +23,7 @@ const run = (steps: number): SharedResult => {
   return { history, adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345 };
 };
 
-test('a run of 80 steps takes less than 1500 letters and comes back as it was', async () => {
+test('a run of 80 steps takes less than 1500 letters and survives a round trip', async () => {
   const sent = run(80);
   const text = await encodeResult(sent);
   expect(text.length).toBeLessThan(1500);
@@ -41,7 +41,7 @@ test('a run of 80 steps takes less than 1500 letters and comes back as it was', 
   });
 });
 
-test('any history comes back', async () => {
+test('any history survives a round trip', async () => {
   const value = fc.double({ min: -1e9, max: 1e9, noNaN: true });
   const line = fc.record(
     {
@@ -79,9 +79,9 @@ test('a long run is thinned, and keeps its ends', async () => {
   expect(history.at(-1)!['training/global_step']).toBe(5000);
 });
 
-const DAMAGED = /^The result in this link is damaged \(.+\); copy the whole link once more\.$/;
+const DAMAGED = /^The result in this link is damaged \(.+\)\. Copy the whole link again\.$/;
 
-test('no text is taken for a result by mistake: one sentence, never another error', async () => {
+test('no other text is accepted as a result: it ends in one error message, never another error', async () => {
   const whole = await encodeResult(run(80));
   const cut = fc.nat(whole.length - 1).map((at) => whole.slice(0, at));
   const changed = fc
@@ -116,14 +116,14 @@ test.each([
   ['a bomb', () => deflated(new Uint8Array(1_000_000)), 'it is too large'],
   ['another version', () => Promise.resolve('AgAA'), 'its version is 2, this page reads 1'],
   ['a million lines', () => packed(0, 1, 1, 192, 132, 61), 'a number in it is too large'],
-  ['steps that stand still', () => packed(0, 1, 1, 2, 5, 0), 'its steps do not rise'],
-  ['a name that turns the text', () => packed(3, 0xe2, 0x80, 0xae, 1, 1, 1, 1), 'its adapter has no proper name'],
-  ['no end', () => packed(0, 1, 1, 3, 1, 1), 'its end is missing'],
-  ['no step', () => packed(0, 1, 1, 0, ...new Uint8Array(10)), 'it has no step'],
+  ['steps that stand still', () => packed(0, 1, 1, 2, 5, 0), 'steps are not increasing'],
+  ['a name that turns the text', () => packed(3, 0xe2, 0x80, 0xae, 1, 1, 1, 1), 'the GPU name is invalid'],
+  ['no end', () => packed(0, 1, 1, 3, 1, 1), 'it is cut off'],
+  ['no step', () => packed(0, 1, 1, 0, ...new Uint8Array(10)), 'it has no steps'],
   [
     'an infinite curve',
     () => packed(0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 128, 127, 1, 1),
-    'a curve of it has no range',
+    'a curve has no value range',
   ],
 ])('%s is refused', async (_, text, why) => {
   await expect(text().then(decodeResult)).rejects.toThrow(`damaged (${why})`);

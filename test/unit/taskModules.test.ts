@@ -1,4 +1,6 @@
-/** Tasks by address: files, packages and URLs; and what a hostile module or server does comes to: one sentence each, no worker left. */
+/**
+ * Tests tasks by address (files, packages and URLs) and hostile modules and servers: each ends in one error message, and no worker remains.
+ */
 
 import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
@@ -22,7 +24,7 @@ afterEach(async () => {
 
 const ENTRY = 'https://example.test/tasks/mine.js';
 
-/** A module whose functions are as good as any, those in `parts` aside. */
+/** Returns a module with working functions, except those in `parts`. */
 const moduleOf = (parts: Record<string, string> = {}, before = '') => `${before}
 const problem = (id) => ({ id, messages: [{ role: 'user', content: 'x' }], answer: '1' });
 export default {
@@ -33,9 +35,9 @@ export default {
   ${parts['more'] ?? ''}
 };`;
 
-/** Hang guards: nothing that ends takes so long. */
+/** Limits that guard against hanging; work that ends takes less. */
 const HANG_LIMITS = { timeoutMs: 60_000, loadMs: 60_000 };
-/** For what never ends: any limit is right. */
+/** A limit for work that never ends; any value is right. */
 const SHORT_MS = 100;
 
 async function isolated(files: string | Record<string, string>, limits: IsolatedLimits = HANG_LIMITS): Promise<Task> {
@@ -51,7 +53,7 @@ async function open(files: string | Record<string, string>, limits: IsolatedLimi
   return isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, limits);
 }
 
-/** One worker for all tests of a `describe`. */
+/** Returns one worker for all tests of a `describe`. */
 function once(text: string): () => Promise<Task> {
   let opening: Promise<Task> | undefined;
   afterAll(async () => (await opening)?.close?.());
@@ -104,8 +106,8 @@ describe('a hostile module', () => {
     ['does not parse', 'let = ;', 'SyntaxError: '],
     ['exports nothing', 'export const a = 1;', 'it has neither a default export nor an export named task'],
     ['exports a number', 'export default 5;', 'what it exports is no task, nor a function that gives one'],
-    ['has a name that is none', moduleOf({ name: "'a b'" }), 'gives no task (name: '],
-    ['has no reward', moduleOf({ reward: 'undefined' }), 'gives no task (it has no function reward)'],
+    ['has a name that is none', moduleOf({ name: "'a b'" }), 'does not export a task (name: '],
+    ['has no reward', moduleOf({ reward: 'undefined' }), 'does not export a task (it has no function reward)'],
     [
       'imports a package',
       "import 'lodash';",
@@ -124,19 +126,23 @@ describe('a hostile module', () => {
     [
       '10 MB',
       '() => ({ score: 1, acc: 1, pred: "x".repeat(1e7) })',
-      /gave what cannot cross: it has 100000\d\d characters as JSON/,
+      /returned what cannot leave the sandbox: it has 100000\d\d characters as JSON/,
     ],
-    ['a circle', '() => { const a = {}; a.a = a; return a; }', /gave what cannot cross: circular reference/],
-    ['a bigint', '() => 1n', /gave what cannot cross: /],
-    ['a function', '() => () => 1', /gave what cannot cross: it is no data/],
+    [
+      'a circle',
+      '() => { const a = {}; a.a = a; return a; }',
+      /returned what cannot leave the sandbox: circular reference/,
+    ],
+    ['a bigint', '() => 1n', /returned what cannot leave the sandbox: /],
+    ['a function', '() => () => 1', /returned what cannot leave the sandbox: it is a function or a symbol/],
     [
       '100 levels',
       '() => { let a = 1; for (let i = 0; i < 100; i++) a = [a]; return a; }',
       /nested deeper than 64 levels/,
     ],
     ['a million levels', '() => { let a = 1; for (let i = 0; i < 1e6; i++) a = [a]; return a; }', /of task module/],
-    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which may not cross/],
-    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot cross: got/],
+    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which is not allowed/],
+    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot leave the sandbox: got/],
     ['a promise that is never settled', '() => new Promise(() => {})', /its promise is never settled/],
     [
       'an error that cannot be read',
@@ -159,7 +165,7 @@ describe('a hostile module', () => {
     'caches navigator process require SharedArrayBuffer postMessage parent self window document',
     'Worker crypto WebAssembly setTimeout module Buffer Deno Bun',
   ].flatMap((names) => names.split(' '));
-  test('reaches for what a page or Node has: none of it is there', async () => {
+  test('a module cannot reach what a page or Node has', async () => {
     const reward = `() => ({ score: 0, acc: 0, pred: ${JSON.stringify(REACHED)}.filter((name) => name in globalThis || (0, eval)('typeof ' + name) !== 'undefined').join() })`;
     expect(await (await isolated(moduleOf({ reward }))).reward(sample)).toEqual({ score: 0, acc: 0, pred: '' });
     const fetching = await isolated(moduleOf({ reward: '() => fetch("https://evil.test/" + 1)' }));
@@ -182,7 +188,7 @@ describe('a hostile module', () => {
     });
   });
 
-  test('changes what everything inherits: nothing changes outside, and the calls go on', async () => {
+  test('a module that changes prototypes changes nothing outside, and calls continue', async () => {
     const before = `
       Array.prototype.map = Array.prototype.includes = () => { throw 1; };
       Object.prototype.toJSON = undefined; Object.prototype.polluted = 'yes';
@@ -198,7 +204,7 @@ describe('a hostile module', () => {
   });
 });
 
-test('chance and time follow from the call alone, in whatever order calls come', async () => {
+test('randomness and time depend only on the call, in any order of calls', async () => {
   const reward = '({ response }) => ({ score: Math.random(), acc: 0, pred: response + Date.now() })';
   const [a, b] = [await isolated(moduleOf({ reward })), await isolated(moduleOf({ reward }))];
   const of = (task: Task, response: string) => task.reward({ ...sample, response });
@@ -207,7 +213,7 @@ test('chance and time follow from the call alone, in whatever order calls come',
   expect(first[0].score).not.toBe(first[1].score);
 });
 
-test('tools, their states, observe and what it moved; a worker that is started anew goes on from that', async () => {
+test('tools, their states and observe work; a restarted worker continues from the observed state', async () => {
   const more = `
     tools: [{
       name: 'count', description: 'Counts.', parameters: { type: 'object', properties: {} },
@@ -242,7 +248,7 @@ test('tools, their states, observe and what it moved; a worker that is started a
   await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
 });
 
-test('a tool may return any JSON value; one that cannot cross is the mistake of the module, a throw is for the model', async () => {
+test("a tool can return any JSON value; other values are the module's mistake, and errors are shown to the model", async () => {
   const tools = ['[1, "a"]', 'undefined', 'new Map([[1, 2]])', '[() => 1]', '({ n: 1n })', 'null.x'];
   const listed = tools.map(
     (result, i) =>
@@ -258,7 +264,7 @@ test('a tool may return any JSON value; one that cannot cross is the mistake of 
   expect(String((ended[2] as PromiseRejectedResult).reason)).toContain('an instance of Map');
 });
 
-test('what crosses is the same on the other side, NaN and infinities too', () => {
+test('values are unchanged across the sandbox, including NaN and infinities', () => {
   const value = { a: [NaN, Infinity, -Infinity, -1.5, null, 'x"]}'], $number: 'NaN', b: { c: {} } };
   expect(decodePlain(encodePlain(value))).toEqual(value);
   expect(() => encodePlain('x'.repeat(4_000_001))).toThrow('at most 4000000 may cross');
@@ -279,24 +285,24 @@ describe('a hostile server', () => {
     [
       'redirects elsewhere',
       (_, r) => r.writeHead(302, { location: 'https://evil.test/' }).end(),
-      'redirects to https://evil.test/; give the',
+      'redirects to https://evil.test/. Give the',
     ],
     [
       'redirects to a private address',
       (_, r) => r.writeHead(307, { location: 'http://10.0.0.1/' }).end(),
       'redirects to http://10.0.0.1/',
     ],
-    ['has none', (_, r) => r.writeHead(404).end(), 'is not there: its server answered 404'],
+    ['has none', (_, r) => r.writeHead(404).end(), 'was not found: its server answered 404'],
     [
       'sends a web page',
       (_, r) => r.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
-      'is text/html; a module is sent as',
+      'is text/html, not text/javascript',
     ],
     ['sends 50 MB', (_, r) => void r.writeHead(200, JS).end('x'.repeat(5e7)), 'is larger than 1000000 bytes'],
-    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is no text in UTF-8'],
+    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is not UTF-8 text'],
     ['hangs up', (_, r) => void r.destroy(), 'could not be fetched (fetch failed'],
-    ['never answers', () => undefined, 'did not come in 0.2 s'],
-    ['never ends its answer', (_, r) => void r.writeHead(200, JS).write('x'), 'did not come in 0.2 s'],
+    ['never answers', () => undefined, 'did not arrive in 0.2 s'],
+    ['never ends its answer', (_, r) => void r.writeHead(200, JS).write('x'), 'did not arrive in 0.2 s'],
   ])('%s', async (_, answer, sentence) => {
     const limits = { ...SOURCE_LIMITS, timeoutMs: sentence.includes('0.2 s') ? 200 : 30_000 };
     await expect(fetchSource(await served(answer), limits)).rejects.toThrow(sentence);
@@ -308,7 +314,7 @@ describe('a hostile server', () => {
     'data:text/javascript,1',
     'https://me:secret@example.test/',
   ])('an address that is none: %s', async (address) => {
-    await expect(moduleTask(address)).rejects.toThrow(/^task\.module is ".*"; an address is https:\/\//);
+    await expect(moduleTask(address)).rejects.toThrow(/^task\.module is ".*"; allowed: https:\/\//);
     await expect(moduleTask(address)).rejects.not.toThrow('secret');
   });
 
@@ -327,7 +333,7 @@ describe('a hostile server', () => {
     text = 'export const n = 2;';
     expect((await opened()).sha256).not.toBe(first.sha256);
     await expect(moduleTask(address, { isolated: false })).rejects.toThrow(
-      'code from elsewhere runs in the sandbox alone',
+      'code of other hosts runs only in the sandbox',
     );
   });
 });
@@ -340,7 +346,7 @@ describe('in Node', () => {
     return join(folder, name);
   };
 
-  test('a file runs as our own code does, or isolated where that is asked for', async () => {
+  test('a file runs like our own code, or isolated if requested', async () => {
     const text = moduleOf({ reward: "() => ({ score: typeof process === 'object' ? 1 : 0, acc: 0 })" });
     const path = write('own.mjs', text);
     expect(await (await moduleTask(path)).reward(sample)).toEqual({ score: 1, acc: 0 });
@@ -350,12 +356,12 @@ describe('in Node', () => {
     await expect(moduleTask(write('bad.mjs', '\nthrow new Error("at load")'))).rejects.toThrow(
       /does not load: at load \(bad\.mjs:2/,
     );
-    await expect(moduleTask(write('none.mjs', 'export default 5'))).rejects.toThrow('gives no task');
+    await expect(moduleTask(write('none.mjs', 'export default 5'))).rejects.toThrow('does not export a task');
     await expect(moduleTask('./nothing-there.js')).rejects.toThrow('there is no file ./nothing-there.js in');
     await expect(moduleTask('no-such-package-here')).rejects.toThrow(
       'neither a file nor a package that is installed here',
     );
-    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module brings its own problems');
+    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module provides its own problems');
   });
 
   test('examples/task-module.js gives the same problems and rewards, isolated and not', async () => {

@@ -19,7 +19,7 @@ import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
 
 const fast = { minSearchS: 0, maxSearchS: 0 };
-/** Each task as it is by default, and one that soon runs out of problems. */
+/** Each task with its defaults, and a version that soon runs out of problems. */
 const TASKS: [string, () => SyncTask | Promise<SyncTask>, () => SyncTask | Promise<SyncTask>][] = [
   ['reverse-text', () => reverseTextTask(), () => reverseTextTask({ letters: 5 })],
   ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
@@ -49,12 +49,10 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
     for (let i = 0; i < 200; i++) expect(questions.has(task.train(i, 3).messages[0].content)).toBe(false);
   });
 
-  test('more held-out problems than there are is one sentence', async () => {
+  test('more held-out problems than exist end in one error message', async () => {
     const task = await openSmall();
     expect(() => task.heldOut(1_000_000)).toThrow(
-      new RegExp(
-        `^1000000 held-out problems were asked for, but task "${name}" was seen to have only \\d+; ask for fewer\\.$`,
-      ),
+      new RegExp(`^1000000 held-out problems were requested, but task "${name}" has only \\d+\\. Ask for fewer\\.$`),
     );
   });
 
@@ -94,7 +92,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
           },
           limits: { ...LIMITS, maxAssistantTurns: 9, maxResponseLength: 400, contextLength: 500 },
         });
-        // The loop makes exactly the tokens that the warm start imitates.
+        // The loop produces exactly the tokens that the warm start imitates.
         expect(output.trajectory).toMatchObject({
           promptIds,
           responseIds,
@@ -104,7 +102,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         });
         const response = output.messages.at(-1)!.content;
         const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
-        // A random expression or a palindrome may be right by chance.
+        // A random expression or a palindrome can be right by chance.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
       }
@@ -133,7 +131,7 @@ test('countdown: only the given numbers, each once, count', () => {
   }
 });
 
-test('countdown with a curriculum: starts at minNumbers, rises and falls with the outcomes, goes on from its state', () => {
+test('countdown with a curriculum starts at minNumbers, rises and falls with the outcomes, and resumes from its state', () => {
   const options = { minNumbers: 2, maxNumbers: 4, curriculum: true };
   const task = countdownTask(options);
   const sizes = (of: SyncTask) =>
@@ -147,7 +145,7 @@ test('countdown with a curriculum: starts at minNumbers, rises and falls with th
       ]);
   };
   expect(sizes(task)).toEqual(new Set([2]));
-  observe(task, 3, 1); // not of the level in hand
+  observe(task, 3, 1); // not of the current level
   observe(task, 2, 1, 15);
   expect(sizes(task)).toEqual(new Set([2]));
   observe(task, 2, 1, 1);
@@ -162,7 +160,7 @@ test('countdown with a curriculum: starts at minNumbers, rises and falls with th
   expect(task.heldOut(50)).toEqual(countdownTask({ ...options, curriculum: false }).heldOut(50));
 });
 
-test('several held-out files: by name, or by a name for each; two of one name are refused', async () => {
+test('several held-out files have separate names; two with one name are refused', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-val-'));
   const line = (n: number) => `${JSON.stringify({ question: `What is ${n}?`, answer: `#### ${n}` })}\n`;
   for (const [file, count] of [
@@ -207,7 +205,7 @@ test('a file of one problem is not both trained on and held out', async () => {
   const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-one-')), 'one.jsonl');
   writeFileSync(path, JSON.stringify({ question: 'One?', answer: '#### 1' }));
   await expect(openTask({ name: 'gsm8k', path, options: {} })).rejects.toThrow(
-    `${path} holds one problem, which cannot be held out as well; set task.valPath to another file.`,
+    `${path} holds one problem, which cannot be held out as well. Set task.valPath to another file.`,
   );
   const task = await openTask({ name: 'gsm8k', path, valPath: path, options: {} });
   expect([task.train(0, 1).answer, task.train(9, 1).answer, task.heldOut(3).length]).toEqual(['1', '1', 1]);
@@ -215,9 +213,9 @@ test('a file of one problem is not both trained on and held out', async () => {
 
 test.each([
   ['countdown', { maxNumbers: 1e9 }, 'countdown: option maxNumbers is 1000000000; allowed: integers from 2 to 8.'],
-  ['countdown', { minNumbers: 3, maxNumbers: 2 }, 'countdown: option minNumbers is 3, above maxNumbers, 2; swap them.'],
+  ['countdown', { minNumbers: 3, maxNumbers: 2 }, 'countdown: option minNumbers is 3, above maxNumbers, 2. Swap them.'],
   ['countdown', { maxNumber: 2.5 }, 'countdown: option maxNumber is 2.5; allowed: integers from 2 to 1000000.'],
-  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'widen its options.'],
+  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'Widen its options.'],
   ['reverse-text', { letters: 0 }, 'reverse-text: option letters is 0; allowed: integers from 1 to 26.'],
   [
     'reverse-text',
@@ -231,7 +229,7 @@ test.each([
   await expect(draw()).rejects.toThrow(sentence);
 });
 
-test('openTask names what it knows', async () => {
+test("openTask's error names the known tasks", async () => {
   const open = (name: string, options = {}) => openTask({ name, options });
   await expect(open('nope')).rejects.toThrow(
     'task.name is "nope"; known tasks: gsm8k, jsonl, reverse-text, countdown, search-qa, adventure, tic-tac-toe.',
@@ -241,6 +239,6 @@ test('openTask names what it knows', async () => {
   );
   await expect(open('countdown', { max: 12 })).rejects.toThrow(/^task\.options\.max is unknown; known: minNumbers, /);
   await expect(openTask({ name: 'countdown', path: 'x.jsonl', options: {} })).rejects.toThrow(
-    'task.path is set, but task "countdown" generates its problems; leave it out.',
+    'task.path is set, but task "countdown" generates its problems. Leave it out.',
   );
 });

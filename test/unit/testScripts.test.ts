@@ -1,13 +1,15 @@
-/** The decisions of `npm test`'s scripts, on systems that are not there. */
+/** Tests decisions of `npm test`'s scripts on simulated systems. */
 
 import { expect, test } from 'vitest';
 import {
+  brokenLinks,
   brokenPaths,
   commitIds,
   longSentences,
   matching,
   pagesWithoutOpening,
   RULES,
+  stringsOf,
 } from '../../scripts/lib/prose.mjs';
 import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
 import { takesNode } from '../../scripts/lib/packages.mjs';
@@ -30,7 +32,7 @@ test.each([
   ['browser', macOS, 'npx playwright install chromium, or install Chrome and set CHROME_PATH to its executable'],
   ['browser', windows, 'npx playwright install chromium, or install Chrome and set CHROME_PATH to its executable'],
   ['lavapipe', windows, 'lavapipe is not available on Windows'],
-  ['adapter', macOS, 'macOS brings Metal: update macOS, or run on a machine with a GPU'],
+  ['adapter', macOS, 'macOS includes Metal: update macOS, or run on a machine with a GPU'],
 ] as const)('how to install %s on %o', (program, system, command) => {
   expect(howToInstall(program, system)).toBe(command);
 });
@@ -80,7 +82,7 @@ test.each([
   expect(takesNode(version)).toBe(taken);
 });
 
-test('processor seconds are read from what sh prints, and unknown where it prints something else', () => {
+test('processor seconds are parsed from the output of sh, and unknown for other output', () => {
   expect(processorSeconds('0m0.01s 0m0.02s\n1m2.50s 0m5.25s\n')).toBe(67.75);
   expect(processorSeconds('')).toBeUndefined();
 });
@@ -114,7 +116,32 @@ test.each([
   ['/** Returns what a step of the run has computed, as its caller asked. */', 0],
 ])('rules of prose that a comment breaks: %s', (text, count) => {
   const comments = linesOf(text, 'a.ts');
-  expect(RULES.filter((rule) => matching(rule, { comments, docs: [] }).length > 0)).toHaveLength(count);
+  expect(RULES.filter((rule) => matching(rule, { comments, docs: [], strings: [] }).length > 0)).toHaveLength(count);
+});
+
+test.each([
+  ["throw new InputError('a.txt is no text; save it.')", 2],
+  ["throw new InputError(`${file} is none` + '; give another one.')", 2],
+  ["say('nobody waits, the run goes on')", 2],
+  ['<p title="Set it anew">A tab that nobody sees</p>', 2],
+  ["say('there is no file, a.txt is no longer there; allowed: a, b')", 0],
+  ['// It is no text; give another, said the author', 0],
+  ["const end = /'is none'/; // under way", 0],
+  ["run('files.map((file) => { file is no text; set(file) })')", 0],
+])('rules of prose that a string breaks: %s', (source, count) => {
+  const strings = stringsOf(source, 'a.tsx');
+  expect(RULES.filter((rule) => matching(rule, { comments: [], docs: [], strings }).length > 0)).toHaveLength(count);
+});
+
+test('strings of a source: each with its line, joined by +, and those inside a template apart', () => {
+  const source = ["f('one' +", "  'two', /* 'no' */ `a ${b ? `c ${'d'}` : {}} e`);", "<p>It's here</p>"].join('\n');
+  expect(stringsOf(source, 'a.tsx').map(({ number, text }) => `${number} ${text}`)).toEqual([
+    '1 onetwo',
+    '2 d',
+    "2 c ${'d'}",
+    "2 a ${b ? `c ${'d'}` : {}} e",
+    "3 It's here",
+  ]);
 });
 
 test('a sentence is counted across the lines of its paragraph, and not in code, tables, headings or the next item', () => {
@@ -149,4 +176,14 @@ test('commit ids and paths of documents are found, other words are not', () => {
   ]);
   const exists = (path: string) => path === 'src/a.ts';
   expect(brokenPaths(linesOf('`src/a.ts` `src/`\n`src/b.ts`\n`npm run src/b.ts`'), exists)).toHaveLength(1);
+});
+
+test('links to pages and headings that do not exist are found, whatever the folder', () => {
+  const line = (file: string) => (text: string, i: number) => ({ file, number: i + 1, text });
+  const other = ['# Top', '```sh', '# not a heading', '```', '## A `b` & c', '## Top'].map(line('docs/guides/b.md'));
+  const good = '[a](b.md#a-b--c) [b](b.md#top-1) [c](../) [d](#here) [e](https://x.org/#y) `[f](g.md)`';
+  const bad = ['[a](b.md#a-b)', '[b](b.md#not-a-heading)', '[c](c.md)', '[d](#there)'];
+  const docs = [...other, ...['# Here', good, ...bad].map(line('docs/guides/a.md'))];
+  const exists = (path: string) => ['docs/guides/a.md', 'docs/guides/b.md', 'docs/'].includes(path);
+  expect(brokenLinks(docs, exists).map(({ text }) => text)).toEqual(bad);
 });

@@ -1,19 +1,22 @@
-/** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it continues. */
+/** Tests `webgrpo train` like a user starts it: the content of its run folder, which checkpoints are kept, and how it continues. */
 
-import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { DeviceLostError } from '../../src/errors.ts';
-import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import type { Io } from '../../src/cli/process/io.ts';
+import { DeviceLostError, InputError } from '../../src/errors.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
-/** Follows from the problems drawn, so it is the same on every adapter: 31, 27.5, 28. */
+/** Depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
 const METRIC = 'prompt_length/mean';
 const TINY = [
   ...[
@@ -49,7 +52,7 @@ const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/glo
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
 
-test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resumes, of a later step it is missing', async () => {
+test('Ctrl-C ends an evaluation; a resumed run repeats the one of step 0, but not one of a later step', async () => {
   const settings = ['trainer.totalTrainingSteps=2', 'trainer.testFreq=1', 'trainer.valBeforeTrain=true'];
   const gate = new TestGate();
   const stopIn = async (run: RunningCommand) => {
@@ -66,7 +69,7 @@ test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resu
   expect(atStart.status).toBe(3);
   expect(existsSync(inRun('evaluated', 'metrics.jsonl'))).toBe(false);
 
-  // The first turn after the update of step 1 is of its evaluation.
+  // The first turn after the update of step 1 belongs to its evaluation.
   gate.upTo(0);
   const resumed = start(['name=evaluated', ...settings, 'trainer.resumeMode=auto'], gate);
   await gate.held('update');
@@ -83,7 +86,7 @@ test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resu
   expect(withoutTimes(withoutValues('evaluated'))).toEqual(withoutTimes(withoutValues('whole')));
 });
 
-test('a learning rate that is auto: said as a number, which the run folder has', async () => {
+test('a learning rate of auto is reported as a number, which the run folder contains', async () => {
   const { said } = await train('name=auto', 'actor.optim.lr=auto', 'trainer.totalTrainingSteps=1');
   expect(said.join('\n')).toMatch(/^learning rate: 0.00025, for 0.409 M parameters; actor.optim.lr sets another$/m);
   expect(readFileSync(inRun('auto', 'config.yaml'), 'utf8')).toMatch(/^ +lr: 0.00025$/m);
@@ -96,7 +99,7 @@ test('a learning rate that is auto: said as a number, which the run folder has',
   expect(again.said.filter((line) => line.includes('lr'))).toEqual([]); // it has not changed
 });
 
-test('a run with trackers and few checkpoints, gone on with twice', async () => {
+test('a run with trackers and few checkpoints is resumed twice', async () => {
   const settings = [
     'name=a',
     'trainer.logger=[jsonl, csv, tensorboard]',
@@ -106,13 +109,13 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     'trainer.greaterIsBetter=false',
   ];
   const first = await train(...settings, 'trainer.totalTrainingSteps=3');
-  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // no console among the loggers
+  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // the loggers do not include the console
   expect(first.status).toBe(0);
 
-  // The newest and the best stay, and the best is named.
+  // The newest and the best checkpoint are kept, and the best is named.
   const lengths = metricsOf('a').map((line) => line[METRIC]);
   const best = 1 + lengths.indexOf(Math.min(...lengths));
-  expect(best).toBeLessThan(3); // else nothing is shown by what stays
+  expect(best).toBeLessThan(3); // otherwise the kept checkpoints prove nothing
   expect(checkpointsOf('a')).toEqual([`step-${best}`, 'step-3']);
   const named: BestCheckpoint = {
     step: best,
@@ -125,7 +128,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 3);
   expect(eventFiles('a')).toHaveLength(1);
 
-  // What the advantage was made of is beside each logged sample.
+  // Each logged sample contains the parts of its advantage.
   const rollouts = [1, 2, 3].flatMap((step) => linesOf<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
   expect(rollouts).toHaveLength(3 * 4);
   for (const { score, advantage, group, step, extra } of rollouts) {
@@ -137,16 +140,16 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
   }
 
-  // With the same settings and resumeMode=auto the run continues; each step is logged once, in another event file.
+  // With the same settings and resumeMode=auto the run continues. Each step is logged once, in another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
-  expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
+  expect(second.said).toContain(`resumed from step 3: ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
   expect(stepsOf('a')).toEqual([1, 2, 3, 4]);
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 4);
   expect(eventFiles('a')).toHaveLength(2);
   expect(checkpointsOf('a')).toContain('step-4');
 
-  // From a path, into a run of its own: the other one stays as it is.
+  // From a path, into a separate run: the other one stays unchanged.
   const from = inRun('a', 'checkpoints', 'step-4');
   const third = await train(
     'name=b',
@@ -154,7 +157,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     'trainer.resumeMode=resume_path',
     `trainer.resumeFromPath=${from}`,
   );
-  expect(third.said).toContain(`resuming after step 4, from ${from}`);
+  expect(third.said).toContain(`resumed from step 4: ${from}`);
   expect(third.said.filter((line) => line.startsWith('step '))).toEqual([
     expect.stringMatching(/^step 5\/5 {2}reward /),
   ]);
@@ -162,21 +165,21 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(existsSync(inRun('b', 'metrics.csv'))).toBe(false);
 });
 
-/** One update makes the weights infinite. */
+/** Settings with which one update makes the weights infinite. */
 const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
 
-test('weights that are no longer finite end the run with one sentence, are not saved, and leave what they came from', async () => {
+test('weights that are not finite end the run with one error, are not saved, and earlier checkpoints stay', async () => {
   const { status, said } = await train('name=nan', ...HUGE, 'trainer.totalTrainingSteps=6');
   expect(status).toBe(1);
   const last = said.filter((line) => line !== '').at(-1);
   expect(last).toMatch(/^3 steps in a row had numbers that are not finite, .* Lower actor\.optim\.lr \(3e\+38\)/);
   expect(last).toMatch(
-    /Weights that are not finite are not saved; the run has no checkpoint \(see trainer\.saveFreq\)\.$/,
+    /Weights that are not finite are not saved\. The run has no checkpoint \(see trainer\.saveFreq\)\.$/,
   );
   expect(said.join('\n')).not.toContain('as it should be');
   const kept = readdirSync(inRun('nan', 'errors')).sort();
   expect(kept).toHaveLength(3);
-  expect(said.join('\n')).toContain(`What it computed on is in ${inRun('nan', 'errors', kept[0])}.`);
+  expect(said.join('\n')).toContain(`Its inputs are in ${inRun('nan', 'errors', kept[0])}.`);
   const [head, sample] = linesOf<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
   expect(head).toMatchObject({ samples: 4, config: { actor: { optim: { lr: 3e38 } } } });
   expect(sample).toHaveProperty('responseIds');
@@ -184,11 +187,11 @@ test('weights that are no longer finite end the run with one sentence, are not s
   const saving = await train('name=saving', ...HUGE, 'trainer.totalTrainingSteps=2', 'trainer.saveFreq=1');
   expect(saving.status).toBe(1);
   expect(saving.said.join('\n')).toMatch(
-    /After step 1 the weights are not finite \(".*"\); lower actor\.optim\.lr \(3e\+38\)\. Weights/,
+    /After step 1 the weights are not finite \(".*"\)\. Lower actor\.optim\.lr \(3e\+38\)\. Weights/,
   );
 });
 
-/** What a run came to, times aside. */
+/** Returns the results of a run, without times. */
 function outcome(run: string, step: number) {
   const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
   const bytes = files.map((file) => readFileSync(inRun(run, 'checkpoints', `step-${step}`, file)).toString('base64'));
@@ -205,21 +208,19 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   });
   const stopped = await running.done;
   expect(stopped.status).toBe(3);
-  expect(stopped.said).toContain('Stopping after this step; press Ctrl-C again to quit without saving.');
+  expect(stopped.said).toContain('Stopping after this step. Press Ctrl-C again to quit without saving.');
   expect(stopped.said.at(-1)).toMatch(
-    /^Stopped and saved\. To go on: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
+    /^Stopped and saved\. To resume: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
   );
   expect(checkpointsOf('stopped')).toContain('step-2');
   expect(checkpointsOf('stopped')).not.toContain('step-3');
   const resumed = await train('name=stopped', ...four, 'trainer.resumeMode=auto');
-  expect(resumed.said).toContain(
-    '3 groups were under way (rollout.partialRollout); their samples go on where they stood',
-  );
+  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): their samples are resumed');
   expect(resumed.status).toBe(0);
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
 
-test('a second signal ends the process at once', async () => {
+test('a second signal ends the process immediately', async () => {
   const gate = new TestGate();
   gate.upTo(0);
   const running = start(['name=ended', 'trainer.totalTrainingSteps=2'], gate);
@@ -235,7 +236,7 @@ test('a second signal ends the process at once', async () => {
   expect((await running.done).status).toBe(3);
 });
 
-test('a run whose device is lost continues on a fresh one, and is the run that lost none', async () => {
+test('a run whose device is lost continues on a new one, with the results of an undisturbed run', async () => {
   const four = ['trainer.totalTrainingSteps=4', 'trainer.saveFreq=2'];
   await train('name=unbroken', ...four);
   const gate = new TestGate();
@@ -247,8 +248,8 @@ test('a run whose device is lost continues on a fresh one, and is the run that l
   expect(outcome('lost', 4)).toEqual(outcome('unbroken', 4));
   const losses = said.filter((line) => line.startsWith('the GPU device was lost'));
   expect(losses).toHaveLength(3);
-  expect(losses[0]).toMatch(/lost before the first step was done \(.*\); on a fresh one from the beginning$/);
-  expect(losses[2]).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2$/);
+  expect(losses[0]).toMatch(/lost before the first step was done \(.*\), resuming on a new one from the start$/);
+  expect(losses[2]).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2$/);
 });
 
 test('devices that are lost one after the other end the run', async () => {
@@ -257,6 +258,44 @@ test('devices that are lost one after the other end the run', async () => {
     .done;
   expect(status).toBe(1);
   expect(said).toContain(
-    'the GPU device was lost 3 times without a new step in between, before the first step was done: giving up; no checkpoint was saved',
+    'the GPU device was lost 3 times without a new step in between, before the first step was done: stopped, no checkpoint was saved',
   );
 });
+
+test.each([
+  ['train', ['configs/gsm8k-tool.yaml', ...TINY, 'name=ends'], 'model.path='],
+  ['eval', ['configs/gsm8k-tool.yaml'], '--model='],
+  ['serve', ['configs/gsm8k-tool.yaml', ...TINY, 'name=served', '--port', '0'], 'model.path='],
+  ['generate', ['--prompt', 'What is 1 + 1?'], '--model='],
+  ['generate', ['--chat', '--prompt', 'What is 1 + 1?'], '--model='],
+] as const)(
+  '%s ends turns by the tokens of all three files, and says if the template writes none of them',
+  async (command, args, model) => {
+    const shipped = 'checkpoints/gsm8k-tool';
+    const folder = mkdtempSync(join(tmpdir(), 'webgrpo-ends-'));
+    cpSync(shipped, folder, { recursive: true });
+    const read = (name: string) => JSON.parse(readFileSync(join(shipped, name), 'utf8')) as Record<string, unknown>;
+    const write = (name: string, json: object) => writeFileSync(join(folder, name), JSON.stringify(json));
+    const { eos_token_id: _, ...config } = read('config.json');
+    rmSync(join(folder, 'manifest.json'), { force: true });
+    write('tokenizer_config.json', { ...read('tokenizer_config.json'), eos_token: '<|endoftext|>' });
+    const tokenizer = new ChatTokenizer(read('tokenizer.json'), read('tokenizer_config.json'));
+    const [text, turn, call] = ['<|endoftext|>', '<|im_end|>', '</tool_call>'].map((name) => tokenizer.idOf(name)!);
+    const opened = async (own: object, generation: object) => {
+      write('config.json', { ...config, ...own });
+      write('generation_config.json', generation);
+      const ends: number[][] = [];
+      const createEngine: Io['createEngine'] = (spec) => {
+        ends.push(modelTokenizer(spec).eosTokenIds);
+        throw new InputError('seen');
+      };
+      const { said } = await webgrpo([command, ...args, `${model}${folder}`], { createEngine });
+      return { ends, notes: said.filter((line) => line.includes("closes an assistant's turn with <|im_end|>")) };
+    };
+    expect(await opened({ eos_token_id: call }, { eos_token_id: [turn] })).toEqual({
+      ends: [[turn, text, call]],
+      notes: [],
+    });
+    expect((await opened({ eos_token_id: call }, {})).notes).toHaveLength(1);
+  },
+);

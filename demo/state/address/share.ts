@@ -1,10 +1,10 @@
 /**
- * A run's result in an address: its curves, quantised, deflated and in base64url behind `#r=`. The settings stand before it, as
- * parameters. A reader of a link trusts nothing in it: every length, number and letter is checked.
+ * Encodes a run's result in an address: its curves, quantised, deflated and in base64url after `#r=`. The settings precede it as
+ * parameters. Links are untrusted, so the decoder checks every length, number and letter.
  *
- * Version 1, after the version byte deflated: adapter (length, UTF-8), seconds, trained tokens, lines, the step of each (as a difference to the one
- * before); then for each curve of CURVES: points, the line of each (as a difference), lowest and highest value (float32), and the values between
- * them (one byte or two, high bytes first). Integers are LEB128.
+ * Version 1, deflated after the version byte: adapter (length, UTF-8), seconds, trained tokens, lines, the step of each line (as a
+ * difference to the previous one). Then for each curve of CURVES: points, the line of each point (as a difference), lowest and highest
+ * value (float32), and the values between them (one or two bytes, high byte first). Integers are LEB128.
  */
 
 import { InputError } from '../../../src/errors.ts';
@@ -14,21 +14,21 @@ import { spreadOut } from '../../../src/runs/rollouts.ts';
 
 export interface SharedResult {
   history: Metrics[];
-  /** Name of the GPU; empty = not told. */
+  /** Name of the GPU; empty if not included. */
   adapter: string;
-  /** Of all steps and evaluations. */
+  /** Seconds of all steps and evaluations. */
   seconds: number;
   trainedTokens: number;
 }
 
 interface Curve {
-  /** Its name when it is read. */
+  /** Name of the metric after decoding. */
   metric: string;
   read?: (line: Metrics) => number | undefined;
   bytes: 1 | 2;
 }
 
-/** Their order is the format: new ones come last, under another version. */
+/** The order is part of the format: new curves are appended, with a new version. */
 const CURVES: readonly Curve[] = [
   { metric: 'critic/score/mean', bytes: 2 },
   { metric: 'val-core/shared/acc/mean@1', read: passAt1, bytes: 2 },
@@ -51,7 +51,7 @@ const MAX_NAME = 80;
 const MAX_COUNT = 2 ** 48;
 const MAX_VALUE = 1e9;
 
-/** What follows `#r=`. */
+/** Returns the text after `#r=`. */
 export async function encodeResult({ history, adapter, seconds, trainedTokens }: SharedResult): Promise<string> {
   const lines = thinned(history);
   const out = new Writer();
@@ -74,13 +74,13 @@ export async function encodeResult({ history, adapter, seconds, trainedTokens }:
   return toBase64Url(Uint8Array.of(VERSION, ...packed));
 }
 
-/** Throws InputError, in one sentence, for a text that no page has made. */
+/** Decodes a result. Throws InputError for a text that no page has written. */
 export async function decodeResult(text: string): Promise<SharedResult> {
   try {
     return await decoded(text);
   } catch (error) {
     const why = error instanceof DamageError ? error.message : 'it cannot be unpacked';
-    throw new InputError(`The result in this link is damaged (${why}); copy the whole link once more.`);
+    throw new InputError(`The result in this link is damaged (${why}). Copy the whole link again.`);
   }
 }
 
@@ -91,13 +91,13 @@ function check(holds: boolean, otherwise: string): asserts holds {
 }
 
 async function decoded(text: string): Promise<SharedResult> {
-  check(text.length <= MAX_TEXT, `${text.length} letters, at most ${MAX_TEXT}`);
-  check(/^[\w-]+$/.test(text), 'it has letters that no link has');
+  check(text.length <= MAX_TEXT, `it has ${text.length} characters, at most ${MAX_TEXT} are allowed`);
+  check(/^[\w-]+$/.test(text), 'it contains invalid characters');
   const [version, ...packed] = fromBase64Url(text);
   check(version === VERSION, `its version is ${version}, this page reads ${VERSION}`);
   const from = new Reader(await through(Uint8Array.from(packed), new DecompressionStream('deflate-raw'), MAX_BYTES));
   const adapter = from.text(MAX_NAME);
-  check(!adapter.match(NOT_PRINTED), 'its adapter has no proper name');
+  check(!adapter.match(NOT_PRINTED), 'the GPU name is invalid');
   const [seconds, trainedTokens] = [from.integer(MAX_COUNT), from.integer(MAX_COUNT)];
   const steps = from.differences(from.integer(MAX_LINES), MAX_STEP);
   const history: Metrics[] = steps.map((step) => ({ 'training/global_step': step }));
@@ -106,15 +106,15 @@ async function decoded(text: string): Promise<SharedResult> {
     const values = at.length > 0 ? from.values(at.length, bytes) : [];
     at.forEach((line, i) => (history[line][metric] = values[i]));
   }
-  check(from.atEnd, 'something follows its end');
-  check(history.length > 0, 'it has no step');
+  check(from.atEnd, 'extra data at the end');
+  check(history.length > 0, 'it has no steps');
   return { history, adapter, seconds, trainedTokens };
 }
 
-/** Control characters and what turns the direction of writing. */
+/** Control characters, and characters that change the direction of writing. */
 const NOT_PRINTED = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
-/** Of a long run some lines and some evaluations, its ends among them. */
+/** Returns some lines and some evaluations of a long run, always including its first and last. */
 function thinned(history: readonly Metrics[]): readonly Metrics[] {
   if (history.length <= MAX_LINES) return history;
   const evaluations = history.filter((line) => passAt1(line) !== undefined);
@@ -138,7 +138,7 @@ class Writer {
     this.#bytes.push(...bytes);
   }
 
-  /** Of numbers that rise. */
+  /** Writes the differences of increasing numbers. */
   differences(values: readonly number[]): void {
     values.forEach((value, i) => this.integer(i === 0 ? value : value - values[i - 1]));
   }
@@ -186,7 +186,7 @@ class Reader {
     let value = 0;
     return Array.from({ length: count }, (_, i) => {
       const difference = this.integer(MAX_STEP);
-      check(i === 0 || difference > 0, 'its steps do not rise');
+      check(i === 0 || difference > 0, 'steps are not increasing');
       value += difference;
       check(value <= max, 'a step in it is too large');
       return value;
@@ -196,7 +196,7 @@ class Reader {
   values(count: number, bytes: 1 | 2): number[] {
     const view = new DataView(this.#take(8).slice().buffer);
     const [min, max] = [view.getFloat32(0, true), view.getFloat32(4, true)];
-    check(min <= max && Math.abs(min) <= MAX_VALUE && Math.abs(max) <= MAX_VALUE, 'a curve of it has no range');
+    check(min <= max && Math.abs(min) <= MAX_VALUE && Math.abs(max) <= MAX_VALUE, 'a curve has no value range');
     const high = bytes === 2 ? this.#take(count) : new Uint8Array(count);
     const low = this.#take(count);
     const levels = 256 ** bytes - 1;
@@ -204,13 +204,13 @@ class Reader {
   }
 
   #take(count: number): Uint8Array {
-    check(this.#at + count <= this.#bytes.length, 'its end is missing');
+    check(this.#at + count <= this.#bytes.length, 'it is cut off');
     this.#at += count;
     return this.#bytes.subarray(this.#at - count, this.#at);
   }
 }
 
-/** Stops at `max` bytes: a short text may stand for gigabytes. */
+/** Decompresses at most `max` bytes, because a short text can expand to gigabytes. */
 async function through(
   bytes: Uint8Array<ArrayBuffer>,
   transform: CompressionStream | DecompressionStream,

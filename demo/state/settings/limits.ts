@@ -1,31 +1,31 @@
-/** What the page can show and keep of a run; the command line has no such bounds. */
+/** Limits on what the page can show and store of a run. The command line has no such limits. */
 
 import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 
-/** All tries of the newest step are kept to be looked at. */
+/** Maximum number of tries of a step, because all tries of the newest step are stored for viewing. */
 const MAX_TRIES = 4096;
 
-/** Every step is a point of every curve. */
+/** Maximum number of steps, because every step is a point of every curve. */
 const MAX_STEPS = 10_000;
 
 const whole = (n: number): string => n.toLocaleString('en');
 
-/** Throws ConfigError. @param source what the refusal calls the recipe */
+/** Throws ConfigError for a run beyond the limits. @param source name of the recipe in the error */
 export function refuseBeyondPage({ data, rollout, trainer }: TrainConfig, source: string): void {
   const [problems, steps] = [data.trainBatchSize, trainer.totalTrainingSteps];
   if (steps < 1 || steps > MAX_STEPS)
     throw new ConfigError(
       source,
       ['trainer.totalTrainingSteps'],
-      `"trainer.totalTrainingSteps" is ${steps}; the page trains 1 to ${whole(MAX_STEPS)}, and the command line as many as you like.`,
+      `"trainer.totalTrainingSteps" is ${steps}, but the page allows 1 to ${whole(MAX_STEPS)}. The command line has no limit.`,
     );
   if (problems * rollout.n <= MAX_TRIES) return;
   const most = Math.max(1, Math.floor(MAX_TRIES / problems));
   throw new ConfigError(
     source,
     ['rollout.n', 'data.trainBatchSize'],
-    `"rollout.n" is ${rollout.n}: ${whole(problems)} problems \u00d7 ${whole(rollout.n)} tries are ${whole(problems * rollout.n)} a step, and the page ` +
-      `shows up to ${whole(MAX_TRIES)}; take up to ${most}, or the command line.`,
+    `"rollout.n" is ${rollout.n}: ${whole(problems)} problems \u00d7 ${whole(rollout.n)} tries are ${whole(problems * rollout.n)} per step, but the ` +
+      `page shows up to ${whole(MAX_TRIES)}. Use up to ${most}, or the command line.`,
   );
 }

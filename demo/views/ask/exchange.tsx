@@ -1,4 +1,4 @@
-/** One question with its answers side by side, each redrawn as its tokens come. */
+/** One question with its answers side by side. Each answer is redrawn when its tokens arrive. */
 
 import { type Answer, type Exchange, finalAnswer, nameOf } from '../../state/ask.ts';
 import type { Message } from '../../../src/tasks/task.ts';
@@ -8,13 +8,14 @@ const ENDS: Record<string, string> = {
   completed: '',
   done: '',
   max_turns: 'Ended: too many turns.',
-  max_tokens: 'Ended: no room for more tokens in an answer.',
+  max_tokens: 'Ended: the answer reached the token limit.',
   max_tool_calls: 'Ended: too many tool calls.',
-  context_overflow: 'Ended: the conversation is full.',
+  context_overflow: 'Ended: the context is full.',
   aborted: 'Stopped.',
   error: 'Failed.',
 };
 
+/** Shows a question and its answers. */
 export function ExchangeView({ exchange: { question, answers } }: { exchange: Exchange }) {
   return (
     <article class="exchange">
@@ -68,7 +69,7 @@ function MessageView({ message: { role, content } }: { message: Message }) {
   const failed = content.startsWith('Error');
   return (
     <p class={`message tool ${failed ? 'failed' : ''}`}>
-      <span class="who">{role === 'tool' ? 'tool answers' : 'game says'}</span>
+      <span class="who">{role === 'tool' ? 'tool result' : 'game'}</span>
       {content}
     </p>
   );

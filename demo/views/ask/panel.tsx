@@ -1,4 +1,4 @@
-/** The box for a question of one's own, and what the start model and the present one answered. */
+/** The box for the visitor's own question, and the answers of the start model and the current one. */
 
 import { useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChild } from 'preact';
@@ -21,15 +21,16 @@ import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
 
+/** The panel "Ask it yourself". */
 export function AskPanel() {
   return (
     <div class="ask">
       <header class="ask-head">
-        <h2>Ask it yourself</h2>
+        <h2>Ask the model</h2>
         <p class="note">
           {isTrained.value
-            ? 'The model as it was before training and as it is now answer side by side, while it trains and after.'
-            : 'The model before training answers now. Once a step is done, the trained one answers beside it.'}
+            ? 'The start model and the current model answer side by side, during training and after.'
+            : 'Only the start model answers now. After step 1 the trained model answers next to it.'}
         </p>
       </header>
       {isGame.value ? <Play /> : <Box />}
@@ -65,7 +66,7 @@ function Box() {
     const [call, before, asked] = [++calls.current, text.peek(), exchanges.peek().length];
     example.value = number;
     const shown = await exampleText(number).catch(() => before);
-    // What was typed or asked in the meantime stays.
+    // Text that was typed or asked in the meantime stays.
     const isUntouched = text.peek() === before && exchanges.peek().length === asked;
     if (call === calls.current && isUntouched) text.value = shown;
   };
@@ -86,9 +87,7 @@ function Box() {
   };
   return (
     <div class="ask-box">
-      <label for="ask-text">
-        {exchanges.value.length > 0 ? 'Go on with the conversation' : 'Your own problem for the model'}
-      </label>
+      <label for="ask-text">{exchanges.value.length > 0 ? 'Continue the conversation' : 'Your problem'}</label>
       <textarea
         id="ask-text"
         ref={box}
@@ -105,8 +104,8 @@ function Box() {
       />
       <p id="ask-count" class={`note ${tooLong ? 'too-long' : ''}`}>
         {count.value && `${count.value.tokens} of at most ${count.value.allowed} tokens`}
-        {tooLong && ': too long, ask less or start a new conversation'}
-        {count.value ? '. ' : ''}Enter asks, Shift+Enter starts a new line.
+        {tooLong && ': too long. Shorten it or start a new conversation'}
+        {count.value ? '. ' : ''}Enter sends, Shift+Enter adds a line.
       </p>
       <Actions
         label="Ask"
@@ -127,13 +126,13 @@ function Box() {
   );
 }
 
-/** The problems of a game are its starts, which no text can set up. */
+/** Buttons for a game, whose problems are starting states that no text can describe. */
 function Play() {
   return (
     <div class="ask-box">
       <p>
-        {task.value?.name} is a game: a question of your own cannot set it up, so let the models play one of its
-        held-out games, each against the same opponent.
+        {task.value?.name} is a game and cannot start from a question. Let both models play a held-out game against the
+        same opponent.
       </p>
       <Actions label="Play a game" submit={() => void ask('')} />
     </div>
@@ -142,7 +141,7 @@ function Play() {
 
 const WHO: Record<string, readonly Side[]> = { both: ['before', 'now'], before: ['before'], now: ['now'] };
 
-/** Nothing here is ever disabled, so that the focus stays where it is: what makes no sense just now does nothing. */
+/** Buttons that are never disabled, so that the focus stays in place. A button that has no effect now does nothing. */
 function Actions({ label, submit, more }: { label: string; submit: () => void; more?: ComponentChild }) {
   const busy = asking.value;
   const cannot = state.value === 'no-gpu';
@@ -164,7 +163,7 @@ function Actions({ label, submit, more }: { label: string; submit: () => void; m
       </button>
       {more}
       <label class="ask-choice">
-        Who answers
+        Answer with
         <select value={who} disabled={!isTrained.value} onChange={(e) => (sides.value = WHO[e.currentTarget.value])}>
           <option value="both">Both</option>
           <option value="before">Before training</option>
@@ -172,13 +171,13 @@ function Actions({ label, submit, more }: { label: string; submit: () => void; m
         </select>
       </label>
       <label class="ask-choice">
-        Each token
+        Sampling
         <select
           value={greedy.value ? 'greedy' : 'sampled'}
           onChange={(e) => (greedy.value = e.currentTarget.value === 'greedy')}
         >
-          <option value="sampled">Drawn at random, as in training</option>
-          <option value="greedy">The likeliest, always</option>
+          <option value="sampled">Random, as in training</option>
+          <option value="greedy">Greedy</option>
         </select>
       </label>
     </div>

@@ -1,4 +1,4 @@
-/** What can be trained, a card a task: choosing one opens its recipe. */
+/** Cards of the tasks that can be trained. Choosing one opens its recipe. */
 
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
@@ -16,6 +16,7 @@ import './cards.css';
 
 const HUB = 'hub';
 
+/** The cards of all recipes. */
 export function Cards() {
   const isHub = useSignal(false);
   const HubModel = useSignal<ComponentType | undefined>(undefined);
@@ -30,7 +31,7 @@ export function Cards() {
   return (
     <>
       <fieldset class="cards" disabled={active.value}>
-        <legend>What shall it learn?</legend>
+        <legend>Choose a task</legend>
         {RECIPES.map((recipe) => (
           <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
         ))}
@@ -38,7 +39,7 @@ export function Cards() {
           <input type="radio" name="recipe" checked={isHub.value} onChange={() => choose(HUB)} />
           {PICTURES[HUB]()}
           <span class="card-title">Your model</span>
-          <span class="card-text">A model of the Hugging Face Hub, by its name.</span>
+          <span class="card-text">Any supported model from the Hugging Face Hub.</span>
         </label>
       </fieldset>
       {told && (
@@ -72,7 +73,7 @@ function Card({ recipe, isChosen, choose }: { recipe: Recipe; isChosen: boolean;
   );
 }
 
-/** The address says the recipe, so that it can be sent; what was changed of another recipe is gone. */
+/** Opens a recipe. The address names it, so that it can be shared. Changes to the previous recipe are dropped. */
 async function open(name: string): Promise<void> {
   await openRecipe(name);
   const kept = new URLSearchParams({ config: name });

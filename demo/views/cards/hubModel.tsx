@@ -1,4 +1,4 @@
-/** A model of the Hugging Face Hub: looked up at a press, downloaded when the run is started. */
+/** The card for a model of the Hugging Face Hub. It is looked up on a click, and downloaded when the run starts. */
 
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
@@ -13,6 +13,7 @@ const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
   n < 1e9 ? `${Math.round(n / 1e5) / 10} million` : `${(n / 1e9).toFixed(1)} billion`;
 
+/** The form and the result of looking up a model. */
 export function HubModel() {
   const name = useSignal('');
   const found = useSignal<Offered | 'asking' | { problem: string } | undefined>(undefined);
@@ -22,12 +23,12 @@ export function HubModel() {
     const call = ++calls.current;
     found.value = 'asking';
     const answer = await lookUp(name.value.trim(), hub).catch((error: Error) => ({ problem: error.message }));
-    if (call === calls.current) found.value = answer; // not of a name before this one
+    if (call === calls.current) found.value = answer; // ignores the answer for an earlier name
   };
   const now = found.value;
   return (
     <form class="hub" onSubmit={(event) => void ask(event)}>
-      <label for="hub-name">Name on the Hub</label>
+      <label for="hub-name">Model name on the Hub</label>
       <div class="hub-row">
         <input
           id="hub-name"
@@ -38,7 +39,7 @@ export function HubModel() {
           onInput={(event) => (name.value = event.currentTarget.value)}
         />
         <button type="submit" disabled={name.value.trim() === ''}>
-          Look it up
+          Look up
         </button>
       </div>
       <div aria-live="polite">
@@ -66,9 +67,9 @@ function Found({ found }: { found: Offered }) {
   const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
   const facts = {
     Parameters: millions(parameters),
-    Download: `${inMib(bytes)}, kept in the browser`,
+    Download: `${inMib(bytes)}, stored in the browser`,
     'GPU memory': `${inMib(totalBytes(plan))}: ${largest.map((item) => `${item.name} ${inMib(item.bytes)}`).join(', ')} and smaller parts`,
-    'This adapter': `buffers of up to ${inMib(largestBuffer)}; browsers do not say how much memory a GPU has`,
+    'This adapter': `largest buffer ${inMib(largestBuffer)}. Browsers do not report the amount of GPU memory.`,
   };
   return (
     <>
@@ -81,7 +82,7 @@ function Found({ found }: { found: Offered }) {
         ))}
       </dl>
       {isTaken.value ? (
-        <p>{`The settings below are for ${name}: Start downloads it and trains adapters on word problems.`}</p>
+        <p>{`Settings filled in for ${name}. Start downloads it and trains LoRA adapters on word problems.`}</p>
       ) : (
         <button type="button" onClick={() => void take()}>
           Use this model

@@ -1,4 +1,4 @@
-/** Which curves the page draws, and what each means. */
+/** The curves of the page, and their explanations. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
@@ -11,11 +11,11 @@ export interface ChartSpec {
   unit: string;
   /** A sentence about the curve, for a reader who sees it for the first time. */
   hint: string;
-  /** The first is the main one: solid, shown in the header, and the one that other runs are drawn with. */
+  /** The first series is the main one: solid, shown in the header, and used for other runs. */
   series: { label: string; read: Read }[];
-  /** Lowest and highest value the axis shows at least. */
+  /** Lowest and highest value that the axis always includes. */
   atLeast: [number, number];
-  /** Values are so few that each is marked. */
+  /** True if values are rare, so that each is marked. */
   marked?: boolean;
 }
 
@@ -29,7 +29,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'reward',
     title: 'Reward',
     unit: 'mean per try',
-    hint: 'What the tries of a step earned, on average.',
+    hint: 'Mean reward of the tries of a step.',
     series: [{ label: 'reward', read: metric('critic/score/mean') }],
     atLeast: [0, 1],
   },
@@ -37,7 +37,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'pass',
     title: 'pass@1',
     unit: 'share of held-out problems solved',
-    hint: 'Problems it never trains on, solved at the first try; dashed: always taking the likeliest token.',
+    hint: 'Share of held-out problems solved at the first try. Dashed: greedy decoding.',
     series: [
       { label: 'sampled', read: passAt1 },
       { label: 'greedy', read: greedyAcc },
@@ -49,7 +49,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'entropy',
     title: 'Entropy',
     unit: 'nats per token',
-    hint: 'How undecided the model is at a token; it falls as the model becomes sure.',
+    hint: 'How uncertain the model is about the next token. Falls as the model becomes sure.',
     series: [{ label: 'entropy', read: metric('actor/entropy') }],
     atLeast: [0, 0.1],
   },
@@ -57,7 +57,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'kl',
     title: 'KL',
     unit: 'nats per token',
-    hint: 'How far an update moved the model; dashed: how far it is from where it began, where the loss has that term.',
+    hint: 'Distance from the policy that sampled. Dashed: distance from the start model, if the loss has a KL term.',
     series: [
       { label: 'to the sampling policy', read: metric('actor/ppo_kl') },
       { label: 'to the reference', read: metric('actor/kl_loss') },
@@ -68,7 +68,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'grad',
     title: 'Gradient norm',
     unit: 'before clipping',
-    hint: 'Length of the gradient; spikes are steps to look at.',
+    hint: 'Norm of the gradient before clipping. Look at steps with spikes.',
     series: [{ label: 'norm', read: metric('actor/grad_norm') }],
     atLeast: [0, 0.5],
   },
@@ -76,7 +76,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'length',
     title: 'Response length',
     unit: 'tokens, tool output included',
-    hint: 'Mean length of a try; dashed: shortest and longest tenth.',
+    hint: 'Mean tokens per try. Dashed: 10th and 90th percentile.',
     series: [
       { label: 'mean', read: metric('response_length/mean') },
       { label: 'p10', read: metric('response_length/p10') },
@@ -88,7 +88,7 @@ export const CHARTS: ChartSpec[] = [
 
 const CRITERION = /^reward\/(.*)\/mean$/;
 
-/** Charts of the named rewards of steps whose samples a rubric's judge has seen. */
+/** Returns charts of the named rewards of steps whose samples a rubric's judge has scored. */
 export function criterionCharts(history: readonly Metrics[]): ChartSpec[] {
   const judged = history.filter((metrics) => metrics['reward/rubric_mass/mean'] !== undefined);
   const names = new Set(judged.flatMap((metrics) => Object.keys(metrics).filter((name) => CRITERION.test(name))));

@@ -1,4 +1,4 @@
-/** The eight likeliest tokens at a place, by the weights as they are now: the model reads the try up to there once more. */
+/** The eight most likely tokens at a position, by the current weights. The model reads the try up to there again. */
 
 import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
@@ -7,13 +7,13 @@ import { config, session, weightsStep } from '../../state/page.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 import type { TokenView } from './measures.ts';
 
-/** A token that is only passed on the way to another is not asked for. */
+/** Milliseconds before a request, so that a token that the pointer only passes is not requested. */
 const WAIT_MS = 200;
 
 interface Choices {
   likeliest: { tokenId: number; probability: number }[];
   entropy: number;
-  /** Of the weights that were asked; undefined = an update changed them meanwhile. */
+  /** Step of the weights that answered; undefined = an update changed them meanwhile. */
   step: number | undefined;
 }
 
@@ -23,6 +23,7 @@ interface AlternativesProps {
   at: ReadonlySignal<number>;
 }
 
+/** Lists the alternatives at the selected token. */
 export function Alternatives({ tokens, views, at }: AlternativesProps) {
   const choices = useSignal<Choices | string | undefined>(undefined);
   useSignalEffect(() => {
@@ -30,7 +31,7 @@ export function Alternatives({ tokens, views, at }: AlternativesProps) {
     choices.value = undefined;
     if (!views[place].drawn) return;
     if (session.value?.engine !== tokens.step.engine) {
-      choices.value = 'The engine of this run is closed; its likeliest tokens cannot be asked for.';
+      choices.value = "The run's engine is closed, so likely tokens are not available.";
       return;
     }
     let current = true;
@@ -50,11 +51,11 @@ export function Alternatives({ tokens, views, at }: AlternativesProps) {
   const now = choices.value;
   return (
     <div class="likeliest" aria-busy={now === undefined}>
-      <h3>Likeliest here by the weights now</h3>
+      <h3>Most likely tokens, current weights</h3>
       {typeof now === 'object' ? (
         <Bars choices={now} drawn={drawn.id} textOf={(id) => tokens.step.engine.tokenizer.decode([id])} />
       ) : (
-        <p class="note">{now ?? 'Asking the model...'}</p>
+        <p class="note">{now ?? 'Computing...'}</p>
       )}
     </div>
   );
@@ -73,15 +74,15 @@ function Bars({ choices, drawn, textOf }: { choices: Choices; drawn: number; tex
             </span>
             <span class="share-text">
               {chance(probability)}
-              {tokenId === drawn && <span class="heard"> (drawn)</span>}
+              {tokenId === drawn && <span class="heard"> (sampled)</span>}
             </span>
           </li>
         ))}
       </ol>
       <p class="note">
         {likeliest.some(({ tokenId }) => tokenId === drawn)
-          ? 'The marked one was drawn. '
-          : 'The one that was drawn is not among them now. '}
+          ? 'The marked token was sampled. '
+          : 'The sampled token is no longer among them. '}
         Entropy now {short(entropy)} nats.{step !== undefined && ` Weights after step ${step}.`}
       </p>
     </>
@@ -92,7 +93,7 @@ const chance = (p: number) => (p < 0.001 ? '< 0.001' : p.toFixed(3));
 
 let asked = 0;
 
-/** One token drawn after the try's tokens before `at`, with what else could have come. */
+/** Samples one token after the try's tokens before `at`, and returns the alternatives. */
 async function choicesAt({ sample, step: { engine } }: TryTokens, at: number): Promise<Choices> {
   const { promptIds, responseIds } = sample.trajectory;
   const requestId = `inspector.${asked++}`;

@@ -1,4 +1,4 @@
-/** Every token of a try, coloured by one number at a time; the token that is looked at has all its numbers beside. */
+/** Every token of a try, coloured by one number at a time. The selected token shows all its numbers. */
 
 import { useComputed, useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -11,6 +11,7 @@ import { Timeline } from './timeline.tsx';
 import { Tokens } from './tokens.tsx';
 import './inspector.css';
 
+/** Shows the tokens of a try. */
 export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedRollout }) {
   const views = useMemo(() => tokenViews(tokens), [tokens]);
   const measure = useSignal<Measure>('probability');
@@ -23,7 +24,7 @@ export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedR
   const hovered = useSignal<number | undefined>(undefined);
   const at = useComputed(() => Math.min(hovered.value ?? selected.value, views.length - 1));
   const go = (to: number) => (selected.value = Math.min(Math.max(to, 0), views.length - 1));
-  if (views.length === 0) return <p class="empty">This try has no token.</p>;
+  if (views.length === 0) return <p class="empty">This try has no tokens.</p>;
   return (
     <div class="inspector">
       <fieldset class="measures">
@@ -51,7 +52,7 @@ export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedR
           selected={selected}
           hovered={hovered}
         />
-        <section class="facts" aria-label="The token that is looked at">
+        <section class="facts" aria-label="Selected token">
           <Numbers tokens={views} at={at} go={go} />
           <Alternatives tokens={tokens} views={views} at={at} />
         </section>

@@ -1,4 +1,4 @@
-/** The runs that are kept: what each changed, its curve, over the others or alone, and what can be done with it. */
+/** The saved runs: the changes of each, its curve, buttons to overlay or show it, and its other actions. */
 
 import { useComputed, useSignal } from '@preact/signals';
 import { load } from '../../actions/runs.ts';
@@ -6,6 +6,7 @@ import { runs } from '../../state/runs.ts';
 import { RunRow } from './runRow.tsx';
 import './runs.css';
 
+/** The table of saved runs. */
 export function Runs() {
   const over = useSignal(false);
   const any = useComputed(() => runs.value.length > 0);
@@ -29,7 +30,7 @@ export function Runs() {
         <h2>Runs</h2>
         <LoadButtons />
       </div>
-      {any.value ? <RunTable /> : <p class="empty">Runs are kept here as they train, in this browser alone.</p>}
+      {any.value ? <RunTable /> : <p class="empty">Runs are saved here while they train, only in this browser.</p>}
     </div>
   );
 }
@@ -38,18 +39,17 @@ function RunTable() {
   return (
     <>
       <p class="note">
-        Tick runs to lay their curves over the one that is shown. What changed is against the run before, or the run
-        that a fork comes from.
+        Tick runs to overlay their curves. "Changes" compares with the previous run, or with the run it was forked from.
       </p>
       <div class="runs-scroll">
         <table>
           <thead>
             <tr>
-              <th scope="col">Over</th>
+              <th scope="col">Overlay</th>
               <th scope="col">Run</th>
               <th scope="col">Steps</th>
               <th scope="col">Curve</th>
-              <th scope="col">What changed</th>
+              <th scope="col">Changes</th>
               <th scope="col">
                 <span class="heard">Actions</span>
               </th>
@@ -66,7 +66,7 @@ function RunTable() {
   );
 }
 
-/** The run that it branched off, else the one before. */
+/** The run that it branched off, otherwise the previous one. */
 const comparedWith = (parent: string | undefined, place: number) =>
   runs.value.find(({ id }) => id === parent) ?? runs.value[place + 1];
 

@@ -1,4 +1,4 @@
-/** The settings of the next run: what it comes to in words, the fields most runs change, and the rest folded away. */
+/** The settings of the next run: a summary, the fields that most runs change, and the rest folded. */
 
 import { useSignal } from '@preact/signals';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
@@ -9,6 +9,7 @@ import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from '../../state/settings/
 import { form } from '../../state/settings/settings.ts';
 import './settings.css';
 
+/** The settings form. */
 export function SettingsForm() {
   const isOpen = useSignal(false);
   const checked = form.checked.value;
@@ -24,11 +25,7 @@ export function SettingsForm() {
         <SettingField key={field.name} field={field} />
       ))}
       <p class={wrong && !wrong.field ? 'plan wrong' : 'plan'} id="plan" aria-live="polite">
-        {'config' in checked
-          ? costOf(checked.config, own)
-          : wrong?.field
-            ? 'One setting is not right yet.'
-            : wrong?.problem}
+        {'config' in checked ? costOf(checked.config, own) : wrong?.field ? 'One setting is invalid.' : wrong?.problem}
       </p>
       <details
         class="more-settings"
@@ -79,7 +76,7 @@ function SettingField({ field }: { field: Field }) {
           placeholder={byDefault}
           inputMode="decimal"
           autocomplete="off"
-          // Disabled, it would lose the focus that Enter has started from.
+          // A disabled field would lose the focus when Enter starts a run.
           readOnly={active.value}
           onInput={(event) => form.change(name, event.currentTarget.value)}
         />
@@ -96,7 +93,7 @@ function SettingField({ field }: { field: Field }) {
   );
 }
 
-/** What is chosen stands among the choices even where it is none of them, as an address may have it. */
+/** Choices of a field. The current value is added if it is not among them, because an address can contain any value. */
 function Choices({ field: { name, choices = [] }, value }: { field: Field; value: string }) {
   const unknown = !choices.includes(value) && <option value={value}>{value}</option>;
   if (name !== 'algorithm')
@@ -105,7 +102,7 @@ function Choices({ field: { name, choices = [] }, value }: { field: Field; value
         {unknown}
         {choices.map((choice) => (
           <option key={choice} value={choice}>
-            {choice === '' ? 'the one that goes with the algorithm' : choice}
+            {choice === '' ? 'default of the algorithm' : choice}
           </option>
         ))}
       </>

@@ -1,4 +1,4 @@
-/** The recorded run: what it is, and how it is played. */
+/** The recorded run: its description, and the controls to play it. */
 
 import { closeRecorded } from '../../recorded/recorded.ts';
 import { state } from '../../state/page.ts';
@@ -6,6 +6,7 @@ import type { Player } from '../../recorded/player.ts';
 
 const SPEEDS = [1, 2, 5, 10];
 
+/** The controls of the recorded run. */
 export function Recorded({ player }: { player: Player }) {
   const { commit, adapter, date, command } = player.recording;
   const { at, playing, speed, lines } = player;
@@ -17,8 +18,8 @@ export function Recorded({ player }: { player: Player }) {
     <section class="told" aria-label="Recorded run">
       <p>
         <b>Recorded run. </b>
-        Curves and tries below were computed on {date} ({adapter}, commit {commit}) by <code>{command}</code>, and are
-        only played here; two problems of each step were kept.
+        The curves and tries below were computed on {date} ({adapter}, commit {commit}) with <code>{command}</code>. Two
+        problems per step were kept.
       </p>
       <div class="share">
         <button type="button" onClick={() => (playing.value ? (playing.value = false) : player.play())}>
@@ -48,7 +49,7 @@ export function Recorded({ player }: { player: Player }) {
         </label>
         {state.value !== 'no-gpu' && (
           <button type="button" onClick={closeRecorded}>
-            Put it away
+            Close
           </button>
         )}
       </div>

@@ -1,4 +1,4 @@
-/** A link to what is shown, a result that came in one, and the recorded run. */
+/** A link to what is shown, a result from a link, and the recorded run. */
 
 import './share.css';
 import { useSignal } from '@preact/signals';
@@ -10,7 +10,7 @@ import { putSharedAway, shared } from '../../state/shared.ts';
 import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
 
-/** Whose curves are shown, where they are not of a run of this page. */
+/** Says whose curves are shown, if not those of a run of this page. */
 export function Told() {
   return (
     <>
@@ -20,6 +20,7 @@ export function Told() {
   );
 }
 
+/** The buttons to share a run. */
 export function Share() {
   return (
     <div class="share">
@@ -33,7 +34,7 @@ export function Share() {
   );
 }
 
-/** A shared run's curves: marked as shared, and run here on a click. */
+/** A shared run's curves, marked as shared, with a button to run it here. */
 function SharedRun() {
   const sent = shared.value;
   const of = config.value;
@@ -41,24 +42,24 @@ function SharedRun() {
   const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
   const facts = [
     of.algorithm.name,
-    of.task.module === undefined ? of.task.name : 'a task of their own',
+    of.task.module === undefined ? of.task.name : 'a custom task',
     `${sent.history.at(-1)!['training/global_step']} steps`,
     `seed ${of.seed}`,
     ...(sent.seconds > 0 ? [minutes] : []),
     ...(sent.adapter === '' ? [] : [`on ${sent.adapter}`]),
   ];
   return (
-    <section class="told" aria-label="The run of somebody">
+    <section class="told" aria-label="Shared run">
       <p>
-        <b>The run of somebody: </b>
-        {facts.join(', ')}. The curves are what the link says; nothing of it was computed here.
+        <b>Shared run: </b>
+        {facts.join(', ')}. The curves come from the link and were not computed here.
       </p>
       <div class="share">
         <button type="button" disabled={!formIsReady.value || state.value === 'no-gpu'} onClick={() => void start()}>
           Run it here
         </button>
         <button type="button" onClick={putSharedAway}>
-          Put it away
+          Close
         </button>
       </div>
     </section>
@@ -67,14 +68,14 @@ function SharedRun() {
 
 function CopyLink() {
   const copied = useSignal('');
-  /** Where the browser lets no page write to the clipboard. */
+  /** The link for manual copying, if the browser forbids access to the clipboard. */
   const byHand = useSignal<string | undefined>(undefined);
   const carries = history.value.length > 0 && config.value ? 'settings and curves' : 'settings';
   const copy = async () => {
     const link = await currentLink();
     try {
       await navigator.clipboard.writeText(link);
-      [copied.value, byHand.value] = [`Copied: ${carries}, ${link.length} letters.`, undefined];
+      [copied.value, byHand.value] = [`Copied: ${carries}, ${link.length} characters.`, undefined];
     } catch {
       [copied.value, byHand.value] = ['', link];
     }

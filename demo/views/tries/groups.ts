@@ -1,4 +1,4 @@
-/** Tries by problem, and what a group teaches. */
+/** Tries by problem, and what the model can learn from a group. */
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
@@ -9,11 +9,12 @@ export interface Group {
   tries: LoggedRollout[];
 }
 
+/** True if the try counts as right. */
 export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
 const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
 
-/** In the order of their numbers, whichever tries are there first. */
+/** Returns the groups in the order of their numbers, whichever tries arrive first. */
 export function groupsOf(tries: readonly LoggedRollout[]): Group[] {
   const byNumber = new Map<number, Group>();
   for (const one of tries) {
@@ -28,7 +29,7 @@ export function groupsOf(tries: readonly LoggedRollout[]): Group[] {
 export const isCompared = (tries: readonly LoggedRollout[]): boolean =>
   tries.some(({ advantage }) => advantage !== null);
 
-/** The group whose tries differ the most: what GRPO learns from. */
+/** Returns the group whose tries differ the most, because GRPO learns from differences. */
 export function mostTelling(groups: readonly Group[]): Group {
   const spread = ({ tries }: Group) => {
     const scores = tries.flatMap(({ score }) => score ?? []);
@@ -40,7 +41,7 @@ export function mostTelling(groups: readonly Group[]): Group {
   return order[0].group;
 }
 
-/** Best first; a try without a reward comes last. */
+/** Best first; tries without a reward are last. */
 export function bestFirst({ tries }: Group): LoggedRollout[] {
   const of = ({ score }: LoggedRollout) => score ?? -Number.MAX_VALUE;
   return [...tries].sort((a, b) => of(b) - of(a));
@@ -48,21 +49,22 @@ export function bestFirst({ tries }: Group): LoggedRollout[] {
 
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** An advantage of this size is rounding. */
+/** An advantage of this size is a rounding error. */
 const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
 
-/** One sentence: what the update can learn from the difference between these tries. */
+/** Returns one sentence: what the update can learn from the difference between these tries. */
 export function whatItTeaches(group: Group): string {
   const { tries } = group;
   const n = tries.length;
   const scores = tries.flatMap(({ score }) => score ?? []);
   const advantages = tries.map(({ advantage }) => advantage ?? 0);
-  if (!isCompared(tries)) return `${n === 1 ? 'One try' : `${n} tries`} so far; they are compared once all are scored.`;
-  if (scores.length === 0) return 'No try has a reward, so there is nothing to learn from.';
+  if (!isCompared(tries))
+    return `${n === 1 ? 'One try' : `${n} tries`} so far. Advantages are computed when all are scored.`;
+  if (scores.length === 0) return 'No try has a reward, so the update skips this group.';
   if (scores.every((score) => score === scores[0])) {
     const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
     if (advantages.every(isNothing))
-      return `${who} earned ${short(scores[0])}: no difference, so no advantage, so no gradient. The update skips them.`;
+      return `${who} earned ${short(scores[0])}. Equal rewards give no advantage and no gradient, so the update skips this group.`;
   } else if (advantages.every(isNothing))
     return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
   const right = tries.filter(isRight);
@@ -72,13 +74,13 @@ export function whatItTeaches(group: Group): string {
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
     const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
-    return `${right.length} of ${n} right: the right ones are made likelier (advantage ${up}), the wrong ones less likely (${down}).`;
+    return `${right.length} of ${n} are right. The update makes right tries more likely (advantage ${up}) and wrong ones less likely (${down}).`;
   }
   const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
   const size = (some: number[], most: (...of: number[]) => number) =>
     some.length > 0 ? ` (up to ${signed(most(...some))})` : '';
   return (
-    `Rewards from ${range(scores)}: ${up.length} made likelier${size(up, Math.max)}, ` +
+    `Rewards range from ${range(scores)}: ${up.length} more likely after the update${size(up, Math.max)}, ` +
     `${down.length} less likely${size(down, Math.min)}.`
   );
 }

@@ -1,4 +1,4 @@
-/** `webgrpo compare`: several algorithms on one recipe, several seeds each; one page and one table of them all. */
+/** `webgrpo compare`: trains several algorithms on one recipe with several seeds, and writes one page and one table. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ import { runTraining } from './train.ts';
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
 export const compare: Command = {
-  summary: 'train several algorithms, several seeds each, and write one page of them',
+  summary: 'train several algorithms with several seeds each, and write one page that compares them',
   usage: [
     `compare configs/gsm8k-tool.yaml --algorithms ${ALGORITHMS} --seeds 3`,
     'compare configs/gsm8k-tool.yaml --algorithms grpo,rloo --seeds 2 trainer.totalTrainingSteps=20',
@@ -32,10 +32,13 @@ export const compare: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    algorithms: { value: 'A,B', help: `names of algorithm.name; absent = ${ALGORITHMS}` },
-    seeds: { value: 'N', help: 'runs an algorithm, with seeds 1 to N; absent = 3' },
-    out: { value: 'FOLDER', help: 'where runs and page go; absent = <trainer.defaultLocalDir>/compare-<name>' },
-    target: { value: 'P', help: 'pass@1 that counts as reached; absent = 0.85' },
+    algorithms: { value: 'A,B', help: `names of algorithm.name (default: ${ALGORITHMS})` },
+    seeds: { value: 'N', help: 'runs per algorithm, with seeds 1 to N (default: 3)' },
+    out: {
+      value: 'FOLDER',
+      help: 'folder of the runs and the page (default: <trainer.defaultLocalDir>/compare-<name>)',
+    },
+    target: { value: 'P', help: 'pass@1 that counts as reached (default: 0.85)' },
   },
   details: () =>
     "Settings that an algorithm decides (loss, clip, aggregation, advantage, ...) come from the algorithm alone: the config file's\n" +
@@ -47,13 +50,13 @@ export const compare: Command = {
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
     const yaml = await readText(source);
-    // As the first algorithm: what the file sets of its own algorithm gives way in all runs alike, and is said once.
+    // Settings of the file's own algorithm are replaced in all runs alike, so they are reported only once, for the first algorithm.
     const first = [`algorithm.name=${algorithms[0]}`];
     const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
     const out =
       typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.defaultLocalDir, `compare-${base.name}`);
     if (!Number.isFinite(base.trainer.totalTrainingSteps))
-      throw new InputError('compare puts runs side by side by step; set trainer.totalTrainingSteps, not totalEpochs.');
+      throw new InputError('compare shows runs side by side by step. Set trainer.totalTrainingSteps, not totalEpochs.');
     const configOf = (algorithm: string, seed: number) =>
       parseTrainConfig(yaml, {
         source,
@@ -64,7 +67,7 @@ export const compare: Command = {
     using _ = holdFolder(out);
     const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
     const result = await writeComparison(out, base, configs, target);
-    if (stopped) say('Stopped and saved. The same command goes on from there.');
+    if (stopped) say('Stopped and saved. The same command resumes from there.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
     io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
     return stopped ? STOPPED_EXIT_CODE : 0;
@@ -77,7 +80,7 @@ function algorithmsOf(text: string | boolean): string[] {
     .map((name) => name.trim());
   const unknown = names.find((name) => !Object.hasOwn(RECIPES, name));
   if (unknown === undefined) return [...new Set(names)];
-  throw new InputError(`--algorithms names "${unknown}"; known are ${Object.keys(RECIPES).join(', ')}.`);
+  throw new InputError(`--algorithms names "${unknown}"; known: ${Object.keys(RECIPES).join(', ')}.`);
 }
 
 const overridesOf = (algorithm: string, seed: number, out: string): string[] => [
@@ -90,7 +93,7 @@ const overridesOf = (algorithm: string, seed: number, out: string): string[] => 
 
 const folderOf = (config: TrainConfig): string => join(config.trainer.defaultLocalDir, config.name);
 
-/** Seed by seed rather than algorithm by algorithm, so that a comparison cut short still compares. True when stopped. */
+/** Trains seed by seed instead of algorithm by algorithm, so that an interrupted comparison still compares. Returns true if stopped. */
 async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promise<unknown>): Promise<boolean> {
   const order = configs[0].flatMap((_, i) => configs.map((seeds) => seeds[i]));
   for (const [i, config] of order.entries()) {
@@ -105,7 +108,7 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
   return false;
 }
 
-/** 'complete', or the checkpoint to resume from, or undefined: no run of this very config has got anywhere. */
+/** Returns 'complete', the checkpoint to resume from, or undefined if no run with this exact config has made progress. */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
   if (!existsSync(folder.file('config.yaml'))) return undefined;
@@ -117,7 +120,7 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }
 
-/** compare.html, compare.json and compare.md from whatever the runs have measured so far. */
+/** Writes compare.html, compare.json and compare.md from the metrics so far. */
 async function writeComparison(out: string, base: TrainConfig, configs: readonly TrainConfig[][], target: number) {
   const all = await Promise.all(configs.map(runsOf));
   const rows = comparedRows(all, target);
@@ -145,7 +148,7 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
   };
 }
 
-/** Metrics of a run of this config; those of another config that lie in its folder are none. */
+/** Returns the metrics of a run with this config. Metrics of another config in its folder are ignored. */
 async function historyOf(config: TrainConfig) {
   const folder = RunFolder.open(disk, folderOf(config));
   const isOurs =

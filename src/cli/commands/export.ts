@@ -1,4 +1,7 @@
-/** `webgrpo export`: a run as a folder that verl or TRL starts, for who outgrows one device; its model as a file for llama.cpp. */
+/**
+ * `webgrpo export`: writes a run as a folder that verl or TRL can start, for users who outgrow one device. Also exports its model as a file
+ * for llama.cpp.
+ */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -40,7 +43,7 @@ type Files = Map<string, Uint8Array | string>;
 const TARGETS = { verl: verlFiles, trl: trlFiles };
 
 export const exportRun: Command = {
-  summary: 'a run as a folder for verl or TRL (model, data, reward, settings), its model as a GGUF file',
+  summary: 'export a run for verl or TRL (model, data, reward, settings), or its model as a GGUF file',
   usage: [
     'export verl runs/gsm8k-tool --out verl-run',
     'export trl checkpoints/gsm8k-tool --config configs/gsm8k-tool.yaml --out trl-run',
@@ -49,24 +52,24 @@ export const exportRun: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    out: { value: 'PATH', help: 'folder, or .gguf file, to write; must not be there yet' },
+    out: { value: 'PATH', help: 'folder or .gguf file to write; must not exist' },
     dtype: { ...SAVE_DTYPE_FLAG, help: `${SAVE_DTYPE_FLAG.help}; of gguf: float16 (default), q8_0 or float32` },
-    config: { value: 'FILE', help: "training config; absent = the run folder's own" },
+    config: { value: 'FILE', help: 'training config (default: that of the run folder)' },
   },
   async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
     if (target !== 'gguf' && !(target !== undefined && Object.hasOwn(TARGETS, target)))
       throw new InputError(
-        `Export for what? Found "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf.`,
+        `The export target is "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf.`,
       );
     if (source === undefined || rest.length > 0)
-      throw new InputError('Which run? Give one run or checkpoint folder; --help shows an example.');
+      throw new InputError('No run was given. Give one run or checkpoint folder. --help shows an example.');
     const { out } = flags;
-    if (typeof out !== 'string') throw new InputError('Where to? Give --out PATH.');
-    if (existsSync(out)) throw new InputError(`${out} is there already; give --out another name, or remove it.`);
+    if (typeof out !== 'string') throw new InputError('--out is missing. Give --out PATH.');
+    if (existsSync(out)) throw new InputError(`${out} exists already. Give --out another name, or delete it.`);
     if (target === 'gguf') {
       const notes = await exportGguf(source, out, flags['dtype']);
       for (const sentence of notes) say(sentence);
-      io.text(`  ${out}; try it: llama-cli -m ${out}`);
+      io.text(`  ${out}. Try it: llama-cli -m ${out}`);
       io.result({ out, notes });
       return;
     }
@@ -87,7 +90,7 @@ export const exportRun: Command = {
       files.set(`model/${name}`, bytes);
     await disk.writeFolder(out, files);
     for (const sentence of notCarried) say(`not carried over: ${sentence}`);
-    io.text(`  ${out}: ${files.size} files; start it as its README.md says`);
+    io.text(`  ${out}: ${files.size} files. Its README.md says how to start it`);
     io.result({ out, files: [...files.keys()], notCarried });
   },
 };
@@ -96,7 +99,7 @@ async function configOf(source: string, flag: string | boolean | undefined, over
   const path = typeof flag === 'string' ? flag : join(source, 'config.yaml');
   if (typeof flag !== 'string' && !existsSync(path))
     throw new InputError(
-      `${source} has no config.yaml, so it is no run folder; give the training config by --config FILE.`,
+      `${source} has no config.yaml, so it is not a run folder. Give the training config with --config FILE.`,
     );
   return parseTrainConfig(await readText(path), { source: path, overrides });
 }
@@ -146,7 +149,7 @@ const verlTool = (tool: Tool) => ({
   tool_schema: openAiSchema(tool),
 });
 
-/** A file's problems; or of a generator, those that our own run would draw. And all tools of the run. */
+/** Returns the problems of a file, or the problems that our own run would take from a generator. Also returns all tools of the run. */
 async function dataOf({
   task: taskConfig,
   data,
@@ -155,7 +158,7 @@ async function dataOf({
 }: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[] }> {
   if (!Number.isFinite(trainer.totalTrainingSteps))
     throw new InputError(
-      'export writes trainer.totalTrainingSteps; set it, since totalEpochs is counted only when a run starts.',
+      'trainer.totalTrainingSteps is missing, and totalEpochs is counted only when a run starts. Set trainer.totalTrainingSteps.',
     );
   const task = await openTask(taskConfig);
   try {

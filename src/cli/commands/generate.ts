@@ -1,4 +1,4 @@
-/** `webgrpo generate`: an answer of a checkpoint, or a chat with it, printed as it is made. */
+/** `webgrpo generate`: prints a checkpoint's answer, or runs a chat with it, as tokens are sampled. */
 
 import { createInterface } from 'node:readline';
 import { randomKey } from '../../grpo/generate/samples.ts';
@@ -16,9 +16,9 @@ import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFla
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
 
-/** Tokens of a chat where neither the flag nor the model says less. */
+/** Maximum number of tokens of a chat, unless the flag or the model sets fewer. */
 const CHAT_CONTEXT = 2048;
-/** Rows of a pass over a question. */
+/** Maximum number of rows of a prefill pass over a question. */
 const BATCHED_TOKENS = 512;
 
 export const generate: Command = {
@@ -35,7 +35,7 @@ export const generate: Command = {
     prompt: { value: 'TEXT', help: "the user's message" },
     system: { value: 'TEXT', help: 'a system message before it' },
     chat: { help: "several turns: the user's messages are lines of standard input" },
-    context: { value: 'N', help: `tokens of a whole chat (default ${CHAT_CONTEXT}, or the model's positions)` },
+    context: { value: 'N', help: `tokens of a complete chat (default ${CHAT_CONTEXT}, or the model's positions)` },
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
@@ -44,15 +44,15 @@ export const generate: Command = {
   async run(args, io) {
     const { flags } = args;
     const { model: path, prompt, adapter } = flags;
-    if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
+    if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
     if (flags['chat'] && flags['raw'])
-      throw new InputError('A chat needs the chat template; leave out --raw or --chat.');
+      throw new InputError('A chat needs the chat template. Leave out --raw or --chat.');
     const lines = flags['chat'] ? new Lines() : undefined;
     if (typeof prompt !== 'string' && !lines)
-      throw new InputError('What should it answer? Give --prompt TEXT, or --chat.');
+      throw new InputError('--prompt is missing. Give --prompt TEXT, or --chat.');
     const seed = integerFlag(flags, 'seed', 1, [0, 2 ** 31]);
     const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
-    // Sizes follow from the prompt, so it is encoded before there is an engine.
+    // Sizes depend on the prompt, so it is encoded before the engine is created.
     const tokenizer = modelTokenizer(model);
     const { vocabSize } = model.config;
     if (tokenizer.endNote && !flags['raw']) say(tokenizer.endNote);
@@ -84,7 +84,7 @@ export const generate: Command = {
   },
 };
 
-/** Answers until there is no next message, or no room for one. */
+/** Answers until the input ends or the context is full. */
 async function converse(conversation: Conversation, lines: Lines | undefined, io: Output): Promise<Answer[]> {
   const answers: Answer[] = [];
   for (;;) {
@@ -96,14 +96,14 @@ async function converse(conversation: Conversation, lines: Lines | undefined, io
     const next = await lines?.next();
     if (next === undefined) return answers;
     if (conversation.say(next)) continue;
-    say(`The chat has ${conversation.room} tokens left, too few for that message; --context allows more.`);
+    say(`The chat has ${conversation.room} tokens left, too few for that message. Raise --context.`);
     return answers;
   }
 }
 
 function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: string): Uint32Array {
   const { system, raw } = flags;
-  if (raw && typeof system === 'string') throw new InputError('--raw has no roles; leave out --system or --raw.');
+  if (raw && typeof system === 'string') throw new InputError('--raw has no roles. Leave out --system or --raw.');
   if (raw) return Uint32Array.from(tokenizer.encode(prompt));
   const before = typeof system === 'string' ? [{ role: 'system', content: system }] : [];
   const messages = [...before, { role: 'user', content: prompt }];
@@ -113,7 +113,7 @@ function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: st
   return tokenizer.encodeChat(messages);
 }
 
-/** Tokens of prompt and answers. Throws InputError if the model has fewer positions. */
+/** Returns the number of tokens of prompt and answers. Throws InputError if the model has fewer positions. */
 function contextOf(
   flags: ParsedArgs['flags'],
   promptLength: number,
@@ -124,7 +124,7 @@ function contextOf(
   if (least > positions) {
     throw new InputError(
       `The prompt of ${promptLength} tokens and ${least - promptLength} new ones exceed the model's ` +
-        `${positions} positions; lower --max-new-tokens or shorten the prompt.`,
+        `${positions} positions. Lower --max-new-tokens or shorten the prompt.`,
     );
   }
   if (!flags['chat']) return least;
@@ -150,12 +150,12 @@ function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: num
   });
 }
 
-/** Lines of standard input that are not empty; on a terminal a prompt asks for each. */
+/** Reads non-empty lines of standard input. On a terminal, prints a prompt for each. */
 class Lines {
   readonly #reader = createInterface({ input: currentIo().stdin });
   readonly #lines = this.#reader[Symbol.asyncIterator]();
 
-  /** Undefined at the end of the input. */
+  /** Returns undefined at the end of the input. */
   async next(): Promise<string | undefined> {
     const { stdin, stderr } = currentIo();
     for (;;) {

@@ -1,4 +1,4 @@
-/** `webgrpo init`: a folder with a task of one's own, its config and its test, which trains at once. */
+/** `webgrpo init`: writes a folder with a new task, its config and its test, ready to train. */
 
 import { InputError } from '../../errors.ts';
 import { nearestKey } from '../../grpo/config/resolve.ts';
@@ -13,7 +13,7 @@ import { startedIn } from '../process/startedAs.ts';
 const DEFAULT = 'tool';
 
 export const init: Command = {
-  summary: 'write a task of your own, to begin with',
+  summary: 'write the files of a new task',
   usage: ['init my-task', 'init my-task --template jsonl', 'init my-env --template environment'],
   flags: { ...JSON_FLAG, template: { value: 'NAME', help: Object.keys(TEMPLATES).join(', ') } },
   details: () =>
@@ -31,15 +31,15 @@ export const init: Command = {
 };
 
 /**
- * Writes the folder `name`, all of it or nothing, and returns its files. Throws InputError for a name that is none, and where
- * something of that name is there already.
+ * Writes the folder `name`, complete or not at all, and returns its files. Throws InputError for an invalid name, or if something of that
+ * name exists.
  */
 export async function writeTask(files: FileSystem, name: string, template: string, command: string): Promise<string[]> {
   checkName(name, 'init');
   if (!Object.hasOwn(TEMPLATES, template)) {
     const known = Object.keys(TEMPLATES);
     const meant = nearestKey(template, known);
-    throw new InputError(`--template is "${template}"; did you mean "${meant}"? There are ${known.join(', ')}.`);
+    throw new InputError(`--template is "${template}". Did you mean "${meant}"? There are ${known.join(', ')}.`);
   }
   await expectFree(files, name);
   const content = filesOf(TEMPLATES[template], name, command);
@@ -47,14 +47,14 @@ export async function writeTask(files: FileSystem, name: string, template: strin
   return [...content.keys()];
 }
 
-/** An empty folder is free. */
+/** Throws InputError if the path exists, unless it is an empty folder. */
 async function expectFree(files: FileSystem, name: string): Promise<void> {
   if (!(await files.exists(name))) return;
   const held = await files.list(name).catch((error: unknown) => {
-    throw new InputError(`${name} is there already, and no folder; choose another name.`, { cause: error });
+    throw new InputError(`${name} exists already and is not a folder. Choose another name.`, { cause: error });
   });
   if (held.length > 0)
     throw new InputError(
-      `The folder ${name} is there already, with ${held.slice(0, 4).join(', ')} in it; nothing was written. Choose another name.`,
+      `The folder ${name} exists already and contains ${held.slice(0, 4).join(', ')}. Nothing was written. Choose another name.`,
     );
 }

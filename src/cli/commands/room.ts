@@ -1,4 +1,4 @@
-/** `webgrpo room`: trains here, by samples that other machines generate. */
+/** `webgrpo room`: trains on this machine with samples that other machines generate. */
 
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completed } from '../../grpo/generate/trainingSet.ts';
-import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
+import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
@@ -36,7 +36,7 @@ import { openServer, type RoomServer } from '../room/openRoom.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
-import { openEngine, openSession, type Session } from '../run/session.ts';
+import { openEngine, openSession, type CommandSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { type FinishedRun, trainInto } from '../run/shownRun.ts';
 import { tellOfRun } from './train.ts';
@@ -44,7 +44,7 @@ import { tellOfRun } from './train.ts';
 const PORT = 4222;
 
 export const room: Command = {
-  summary: 'train by samples that other machines generate',
+  summary: 'train on samples that other machines generate',
   usage: [
     'room configs/gsm8k-tool.yaml',
     'room configs/gsm8k-tool.yaml --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem',
@@ -58,13 +58,16 @@ export const room: Command = {
     'tls-cert': { value: 'FILE', help: 'certificate of the host, PEM' },
     'tls-key': { value: 'FILE', help: 'its key' },
     'max-workers': { value: 'N', help: 'machines that may join (default 64)' },
-    'ack-wait-s': { value: 'S', help: 'seconds without a sign of life until a group goes to another (default 30)' },
+    'ack-wait-s': {
+      value: 'S',
+      help: 'seconds without a message after which a group goes to another worker (default 30)',
+    },
     nats: {
       value: 'URL',
-      help: 'a NATS server that runs already, with the controller as nats://user:password@host:port',
+      help: 'a running NATS server, with the controller as nats://user:password@host:port',
     },
     worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/guides/rooms.md has its rights" },
-    'trust-workers': { help: 'take what workers say as it is: whoever has the join code then decides what is trained' },
+    'trust-workers': { help: 'do not verify samples: anyone with the join code then decides what is trained' },
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
@@ -85,11 +88,11 @@ export const room: Command = {
   },
 };
 
-/** A room's run: its config, how workers are checked, and how long one may be silent. */
+/** A room's run: its config, how workers are checked, and how long a worker can be silent. */
 interface RoomRun {
   config: TrainConfig;
   server: ServerOptions;
-  /** A NATS server that runs already. */
+  /** The existing NATS server to use; undefined = start one. */
   running?: RoomServer | undefined;
   maxWorkers: number;
   ackWaitMs: number;
@@ -100,7 +103,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
   const { ackWaitMs, maxWorkers, trustsWorkers } = run;
   // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
-  const server = await openServer(run.server, run.running); // what is wrong with it is said before kernels are compiled
+  const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
   const close = async () => {
     for (const end of closing.splice(0).reverse()) await end();
@@ -126,17 +129,17 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
         ...{ config, task, tokenizer: engine.tokenizer, model: checking.model, keep: keptVersions },
         fileOf: (version) => readObject(server.connection, nameOf(version)),
       });
-    const { givenUp, onStop, end } = givingUp(host);
+    const { cancelled, onStop, end } = cancelling(host);
     closing.push(end);
-    const rollouter: MakeRollouter = (_, put) =>
+    const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
-        givenUp,
+        cancelled,
         onEnd: (uid) => verified?.ended(uid),
         metrics: () => verified?.metrics() ?? {},
         exportWeights: async (version) => {
-          await bringWeights(engine, version); // evaluations are generated here
+          await bringWeights(engine, version); // evaluations are generated on this machine
           const file = writeSafetensors(await engine.model.exportWeights());
           verified?.publish(version, file);
           return file;
@@ -161,50 +164,53 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
 }
 
 const LOOK_EVERY_MS = 200;
-/** Looks, five seconds at the least, after which a server that has not answered is gone. Not seconds: a busy machine may be late to hear. */
+/**
+ * Number of checks, over at least five seconds, after which a silent server counts as lost. Not a time limit, because a busy machine can
+ * receive answers late.
+ */
 const GONE_LOOKS = 25;
 
-/** A watch that starts when the run is asked to stop: it cancels a step that waits for samples once no worker can generate them. */
-function givingUp(host: RoomHost) {
-  let giveUp!: (reason: Error) => void;
-  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-  givenUp.catch(() => {}); // it may come before the trainer awaits it
+/** Starts a watch when the run is asked to stop. The watch cancels a step that waits for samples once no worker can generate them. */
+function cancelling(host: RoomHost) {
+  let cancel!: (reason: Error) => void;
+  const cancelled = new Promise<never>((_, reject) => (cancel = reject));
+  cancelled.catch(() => {}); // it can reject before the trainer awaits it
   let looking: ReturnType<typeof setInterval> | undefined;
   let asked: Promise<unknown> | undefined;
   let silent = 0;
   const end = () => clearInterval(looking);
   const look = () => {
-    if (host.present() === 0) giveUp(new GivenUpError('No worker is here.'));
+    if (host.present() === 0) cancel(new CancelledError('No worker is connected.'));
     asked ??= host.connection
       .flush()
       .then(() => (silent = 0))
-      .catch(() => {}) // the connection was lost; it may come back
+      .catch(() => {}) // the connection was lost, and can return
       .finally(() => (asked = undefined));
     if (silent++ < GONE_LOOKS) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
-    giveUp(new GivenUpError('The server is gone.'));
-    void host.connection.close(); // whatever waits for it ends
+    cancel(new CancelledError('The server is lost.'));
+    void host.connection.close(); // rejects everything that waits for the connection
   };
   const onStop = (): string => {
     looking = setInterval(look, LOOK_EVERY_MS);
     look();
     return host.present() === 0
-      ? 'Stopping before the next step: no worker is here.'
-      : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
+      ? 'Stopping before the next step: no worker is connected.'
+      : 'Stopping after this step, or once no worker is connected. Press Ctrl-C again to quit without saving.';
   };
-  return { givenUp, onStop, end };
+  return { cancelled, onStop, end };
 }
 
-/** A model of the controller's own, by which samples are checked while the trained one is updated. */
-function openChecking({ model, lora }: Session, config: TrainConfig): Promise<CommandEngine> {
+/** Opens a separate model by which the controller checks samples while the trained one is updated. */
+function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
-  say('a second model checks what workers say');
+  say('a second model verifies the samples of workers');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
-/** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */
-async function putModel(files: WeightStore, { model, lora }: Session): Promise<void> {
+/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights that training started from. */
+async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
   await files.put('model', new TextEncoder().encode(file));
@@ -222,12 +228,12 @@ function countLines({ workers }: RoomHost): string[] {
 }
 
 const TRUSTING =
-  'WARNING: --trust-workers: samples are not verified. Whoever has the join code can make up tokens, log-probs and rewards, and so train the ' +
-  'model to anything; nobody would see it.';
+  'WARNING: --trust-workers: samples are not verified. Anyone with the join code can make up tokens, log-probs and rewards, and so train the ' +
+  'model to anything, unnoticed.';
 
 /**
- * The config as a room trains by it: on-policy is mode a of the fully asynchronous pipeline, in which nothing is stale and groups are
- * trained in order. Throws InputError for what does not go together with it.
+ * Returns the config that a room trains by. On-policy becomes mode a of the fully asynchronous pipeline: no sample is stale, and groups are
+ * trained in order. Throws InputError for settings that conflict with it.
  */
 function asynchronous(config: TrainConfig, source: string): TrainConfig {
   if (pipelineOf(config).isAsync) return config;
@@ -241,26 +247,24 @@ function asynchronous(config: TrainConfig, source: string): TrainConfig {
   return room;
 }
 
-/** Throws InputError for a config by which a worker could not be found out. */
+/** Throws InputError if forged samples could not be detected under the config. */
 function expectVerifiable(config: TrainConfig): void {
   try {
     checkVerifiable(config);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    throw new InputError(
-      `${error.message} Or give --trust-workers, and the join code to nobody whom you do not trust.`,
-    );
+    throw new InputError(`${error.message} Or give --trust-workers, and the join code only to people you trust.`);
   }
 }
 
-/** Throws InputError for what only this machine could do of a sample. */
+/** Throws InputError if the reward or the task needs this machine. */
 function checkConfig({ reward, task }: TrainConfig): void {
   if (hasRewardModels(reward))
     throw new InputError(
-      'A room scores by the rule of its task; leave out reward.judge, reward.model and reward.rubric.',
+      'A room scores with the reward of its task. Leave out reward.judge, reward.model and reward.rubric.',
     );
   if (task.mcpServers !== undefined && Object.keys(task.mcpServers).length > 0)
-    throw new InputError('Workers of a room start no MCP servers; leave out task.mcpServers.');
+    throw new InputError('Workers of a room start no MCP servers. Leave out task.mcpServers.');
 }
 
 function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOptions {
@@ -268,15 +272,15 @@ function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOption
   const asked = numberFlag(flags, 'port', PORT, [0, 65_534]);
   const [port, webSocketPort] = asked === 0 ? [-1, -1] : [asked, asked + 1];
   if ((cert === undefined) !== (key === undefined))
-    throw new InputError('--tls-cert and --tls-key belong together; give both or neither.');
+    throw new InputError('--tls-cert and --tls-key belong together. Give both or neither.');
   for (const file of [cert, key])
     if (typeof file === 'string' && !existsSync(file))
-      throw new InputError(`There is no file ${file}; give the path of a PEM file.`);
+      throw new InputError(`There is no file ${file}. Give the path of a PEM file.`);
   const tls = typeof cert === 'string' && typeof key === 'string' ? { cert, key } : undefined;
   return { folder, host: String(host), port, webSocketPort, tls };
 }
 
-/** The server of `--nats`; undefined without that flag. Throws InputError. */
+/** Returns the server of `--nats`; undefined without that flag. Throws InputError. */
 function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
   if (nats === undefined) return undefined;
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;

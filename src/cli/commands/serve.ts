@@ -1,4 +1,4 @@
-/** `webgrpo serve`: a run whose samples are the calls of a client's agent, over HTTP with OpenAI's API. */
+/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with OpenAI's API. */
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -29,7 +29,7 @@ import { tellOfRun } from './train.ts';
 const PORT = 8000;
 
 export const serve: Command = {
-  summary: 'train an agent that calls the model as it would OpenAI',
+  summary: 'train an agent that calls the model through the API of OpenAI',
   usage: [
     'serve configs/gsm8k-tool.yaml',
     'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
@@ -41,13 +41,17 @@ export const serve: Command = {
     host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
     port: { value: 'N', help: `port (default ${PORT}; 0 = any that is free)` },
     token: { value: 'TEXT', help: 'what requests must send as "Authorization: Bearer TEXT" (or WEBGRPO_TOKEN)' },
-    'allow-origin': { value: 'ORIGIN', repeatable: true, help: 'a page that may ask, e.g. http://localhost:5173' },
+    'allow-origin': {
+      value: 'ORIGIN',
+      repeatable: true,
+      help: 'an origin whose pages may send requests, e.g. http://localhost:5173',
+    },
     steps: {
       value: 'WHEN',
       help: 'auto = as soon as data.trainBatchSize groups are complete (default), manual = at POST /v1/step',
     },
-    'timeout-s': { value: 'S', help: 'seconds without a call after which an episode is given up (default 600)' },
-    evaluate: { help: "evaluate on the config's task, as trainer.testFreq says; default: there are no evaluations" },
+    'timeout-s': { value: 'S', help: 'seconds without a call after which an episode is cancelled (default 600)' },
+    evaluate: { help: "evaluate on the config's task, every trainer.testFreq steps (default: no evaluations)" },
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
@@ -80,19 +84,19 @@ export const serve: Command = {
 interface Settings {
   listen: ListenOptions;
   timeoutS: number;
-  /** The first step starts when a request asks for it, not when enough groups are complete. */
+  /** True if steps start on request, not when enough groups are complete. */
   isManual: boolean;
   isEvaluated: boolean;
 }
 
-/** A run whose HTTP, episodes and complete groups stay when its device is lost. */
+/** A served run whose HTTP server, episodes and complete groups survive the loss of a device. */
 class ServedDevices {
   readonly #config: TrainConfig;
   readonly #settings: Settings;
   #groups: ClientGroups | undefined;
   #engine: CommandEngine | undefined;
   #server: Listening | undefined;
-  /** The last finished step. */
+  /** Metrics of the last finished step. */
   #metrics: Metrics | undefined;
   /** The request that waits for a step. */
   #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
@@ -101,7 +105,7 @@ class ServedDevices {
     [this.#config, this.#settings] = [config, settings];
   }
 
-  /** The session of a fresh device, by whose engine the episodes continue. */
+  /** Opens a session on a new device. Its engine continues the episodes. */
   async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
     const { timeoutS, isManual, isEvaluated } = this.#settings;
@@ -110,7 +114,7 @@ class ServedDevices {
     const limits = { timeoutS, stepWhen: isManual ? 'asked' : 'complete', outlives: true } as const;
     const close = async (error?: unknown) => {
       if (error instanceof DeviceLostError) this.#lose(engine, error);
-      else await this.close(); // before the engine goes
+      else await this.close(); // before the engine is closed
       session.close();
     };
     try {
@@ -128,26 +132,26 @@ class ServedDevices {
     await this.#server?.close();
   }
 
-  /** Continues the episodes on the engine of the present session. Serves from the first one on. */
+  /** Continues the episodes on the engine of the current session. Starts the HTTP server on the first call. */
   async serve(): Promise<void> {
     const [groups, engine] = [this.#groups!, this.#engine!];
     groups.attach(engine);
-    void engine.lost.then((error) => groups.lose(engine, error));
+    void engine.lost.then((error) => groups.handleDeviceLoss(engine, error));
     this.#server ??= await this.#listen(groups, engine);
   }
 
   #lose(engine: CommandEngine, error: DeviceLostError): void {
-    this.#groups?.lose(engine, error);
-    this.#groups?.ask(undefined);
+    this.#groups?.handleDeviceLoss(engine, error);
+    this.#groups?.requestStep(undefined);
     this.#asked?.reject(error);
     this.#asked = undefined;
   }
 
-  /** Takes a step that a request asks for, one at a time. */
+  /** Runs a step that a request asks for, one at a time. */
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
-    if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
+    if (this.#asked) throw new InputError('A step is in progress. Ask again when it is done.');
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
-    groups.ask(count);
+    groups.requestStep(count);
     return done;
   }
 
@@ -163,7 +167,7 @@ class ServedDevices {
     const { rollout, data, name } = this.#config;
     const { isManual, listen: where } = this.#settings;
     const waiting = groups.size;
-    if (waiting > 0) say(`${waiting} episodes were open or waited for their step; they go on where they stood`);
+    if (waiting > 0) say(`${waiting} episodes were open or waited for their step: resumed`);
     const served: ServedRun = {
       groups,
       metrics: () => this.#metrics,
@@ -172,9 +176,9 @@ class ServedDevices {
     };
     const server = await listen(routes(served), where);
     const steps = isManual ? 'manual' : 'auto';
-    say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
+    say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group)`);
     const { toolSchemasInPrompt, format } = rollout.multiTurn;
-    for (const lost of requestLosses(tokenizer, toolParserOf(format))) say(lost);
+    for (const lost of requestLosses(tokenizer, toolParserOf(format), toolSchemasInPrompt)) say(lost);
     if (!toolSchemasInPrompt)
       say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
     return server;
@@ -188,7 +192,7 @@ function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {
   const port = numberFlag(flags, 'port', PORT, [0, 65_535]);
   if (!Number.isInteger(port)) throw new InputError(`--port is ${port}; allowed: a whole number from 0 to 65535.`);
   if (token === '' || typeof token === 'boolean')
-    throw new InputError('--token is empty; give a text, or leave it out.');
+    throw new InputError('--token is empty. Give a text, or leave it out.');
   checkReach(String(host), token);
   return {
     listen: { host: String(host), port, token, allowOrigins: lists['allow-origin'] ?? [] },

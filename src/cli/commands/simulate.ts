@@ -1,4 +1,4 @@
-/** `webgrpo simulate`: what the three pipelines would make of a run's work, on one device or many, or in a room. */
+/** `webgrpo simulate`: predicts how long a run's work takes with each pipeline, on one device, several devices or a room. */
 
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -17,11 +17,11 @@ import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, readText } from '../files.ts';
 import { aligned } from '../table.ts';
 
-/** A step of the pipeline's start counts little among so many. */
+/** Number of simulated steps, enough for the start of the pipeline to matter little. */
 const STEPS = 20;
 
 export const simulateRun: Command = {
-  summary: 'what each pipeline would make of a run on 1 to 128 devices, from its profile',
+  summary: 'simulate the pipelines of a run on 1 to 128 devices, from its profile',
   usage: [
     'simulate runs/NAME',
     'simulate runs/NAME --devices 1,4,16 --staleness 0.5',
@@ -29,11 +29,14 @@ export const simulateRun: Command = {
   ],
   flags: {
     ...JSON_FLAG,
-    devices: { value: 'NUMBERS', help: 'with commas between them; default 1,2,4,8,16,32,64,128' },
-    workers: { value: 'NUMBERS', help: 'of a room (webgrpo room), beside the machine that trains; absent = no room' },
-    'trust-workers': { help: 'the room takes what workers say as it is' },
+    devices: { value: 'NUMBERS', help: 'comma-separated (default: 1,2,4,8,16,32,64,128)' },
+    workers: {
+      value: 'NUMBERS',
+      help: 'workers of a room (webgrpo room), in addition to the machine that trains (default: no room)',
+    },
+    'trust-workers': { help: 'the room does not verify samples' },
     staleness: { value: 'SHARE', help: "asyncTraining.stalenessThreshold of fully-async (default: the run's)" },
-    'no-partial': { help: 'new weights wait for what is under way (asyncTraining.partialRollout: false)' },
+    'no-partial': { help: 'new weights wait for samples in flight (asyncTraining.partialRollout: false)' },
   },
   async run({ flags, positionals }, io) {
     const path = oneFile(positionals, 'run folder');
@@ -63,7 +66,7 @@ interface Row extends Simulated {
   devices: number;
   /** 0 = every device decodes and trains. */
   rolloutDevices: number;
-  /** Those that decode are workers of a room. */
+  /** True if the decoding devices are workers of a room. */
   isRoom: boolean;
   pipeline: Pipeline;
 }
@@ -73,7 +76,7 @@ function numbers(flag: string | boolean | undefined, name: string): number[] | u
   const counts = flag.split(',').map(Number);
   const wrong = counts.find((count) => !Number.isInteger(count) || count < 1 || count > 1024);
   if (wrong === undefined) return counts;
-  throw new InputError(`${name} has ${wrong}; give whole numbers from 1 to 1024, with commas between them.`);
+  throw new InputError(`${name} has ${wrong}. Give whole numbers from 1 to 1024, comma-separated.`);
 }
 
 const withPipeline = (config: TrainConfig, pipeline: Pipeline): TrainConfig => ({
@@ -81,7 +84,7 @@ const withPipeline = (config: TrainConfig, pipeline: Pipeline): TrainConfig => (
   trainer: { ...config.trainer, pipeline },
 });
 
-/** Each pipeline on devices that do both, and, from two on, with the split that gives the shortest step. */
+/** Returns each pipeline on devices that decode and train. With two or more devices, also with the split that gives the shortest step. */
 function rowsFor(work: Workload, config: TrainConfig, devices: number): Row[] {
   const simulated = (pipeline: Pipeline, rolloutDevices: number): Row => {
     const setup = setupOf(withPipeline(config, pipeline), { devices, rolloutDevices, steps: STEPS });

@@ -1,9 +1,9 @@
-/** `webgrpo verify`: does this machine compute what it should? The first thing to run on a new GPU. */
+/** `webgrpo verify`: checks that this machine computes correctly. Run it first on a new GPU. */
 
 import { join } from 'node:path';
 import { Gpu } from '../../gpu/device.ts';
 import { matmulTable } from '../../gpu/ops/matmul.ts';
-import { parseCases, verifyLosses } from '../../verify/losses.ts';
+import { parseCases, verifyCases } from '../../verify/verlCases.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -19,7 +19,7 @@ export const verify: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    kernels: { value: 'DIR', help: 'check nothing; write the WGSL that runs on this adapter use, a file a kernel' },
+    kernels: { value: 'DIR', help: 'only write the WGSL that runs use on this adapter, one file per kernel' },
   },
   async run({ positionals: [what, ...files], flags }, io) {
     if (what === 'losses') {
@@ -32,7 +32,7 @@ export const verify: Command = {
       io.result(report);
       return;
     }
-    if (what !== undefined) throw new InputError(`"verify ${what}" is unknown; use "verify" or "verify losses FILE".`);
+    if (what !== undefined) throw new InputError(`"verify ${what}" is unknown. Use "verify" or "verify losses FILE".`);
     await installDawn();
     if (typeof flags['kernels'] === 'string') return writeKernels(flags['kernels'], io);
     const { adapter, checks } = await verifyAdapter();
@@ -61,10 +61,10 @@ async function writeKernels(folder: string, io: Output): Promise<void> {
   }
 }
 
-/** Throws InputError if the file is not what `verifyLosses` reads. */
+/** Reads a report of `verifyCases`. Throws InputError for any other file. */
 function lossReport(text: string, file: string) {
   try {
-    return verifyLosses(parseCases(text));
+    return verifyCases(parseCases(text));
   } catch (error) {
     if (error instanceof SyntaxError) throw new InputError(`${file} is not JSON: ${error.message}.`);
     if (error instanceof TypeError) throw new InputError(`${file}: ${error.message}`);

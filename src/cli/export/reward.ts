@@ -15,15 +15,15 @@ export function rewardOf({ task }: TrainConfig): string {
   if (isGsm8k(task)) return rewardOfGsm8k(task.options);
   if (task.name === 'jsonl' && task.module === undefined) return rewardOfJsonl(task.options);
   throw new InputError(
-    `task.${task.module === undefined ? 'name' : 'module'} is "${task.module ?? task.name}"; ` +
-      'only the rewards of gsm8k and jsonl are written in Python so far.',
+    `task.${task.module === undefined ? 'name' : 'module'} is "${task.module ?? task.name}", ` +
+      'but only gsm8k and jsonl have rewards in Python. Export a run of one of these.',
   );
 }
 
 function rewardOfGsm8k(options: Partial<PromptOptions & Shaping>): string {
   if (options.parser === 'flexible')
     throw new InputError(
-      'task.options.parser is "flexible", which no reward is written for; export with task.options.parser=strict.',
+      'task.options.parser is "flexible", which has no reward in Python. Export with task.options.parser=strict.',
     );
   const { formatScore }: Shaping = { ...NO_SHAPING, ...options };
   return gsm8kReward.replace('FORMAT_SCORE = 0.0', `FORMAT_SCORE = ${formatScore}`);

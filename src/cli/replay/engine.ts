@@ -1,4 +1,4 @@
-/** An engine with the weights that a step is replayed at. */
+/** Creates an engine with the weights that a step is replayed at. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,17 +14,17 @@ import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
-/** Where weights are from: a checkpoint folder, or the model that the run began with. */
+/** Source of weights: a checkpoint folder, or the model that the run started from. */
 export interface WeightsPlace {
-  /** Undefined = the model that the run began with. */
+  /** Undefined = the model that the run started from. */
   checkpoint: string | undefined;
-  /** In words, for tables and pages. */
+  /** Description for tables and pages. */
   words: string;
 }
 
 /**
- * The weights to replay a step at: those that `--checkpoint` names, a step of the run or a folder, else the newest of the run from before
- * the step's update. Throws InputError.
+ * Selects the weights to replay a step at: those of `--checkpoint` (a step of the run or a folder). By default, the run's newest weights
+ * from before the step's update. Throws InputError.
  */
 export async function weightsFor(
   folder: RunFolder,
@@ -33,8 +33,8 @@ export async function weightsFor(
 ): Promise<WeightsPlace> {
   const saved = await checkpointSteps(disk, folder.path);
   const words = (at: number) => {
-    const name = at === 0 ? 'the model that the run began with' : `checkpoints/step-${at}`;
-    return at === step - 1 ? `${name}, which its update began with` : `${name}, not those that its update began with`;
+    const name = at === 0 ? 'the start model of the run' : `checkpoints/step-${at}`;
+    return at === step - 1 ? `${name}, the weights before its update` : `${name}, not the weights before its update`;
   };
   const ofStep = (at: number) => ({ checkpoint: at === 0 ? undefined : folder.checkpoint(at), words: words(at) });
   if (typeof flag !== 'string') return ofStep(saved.findLast((at) => at < step) ?? 0);
@@ -43,16 +43,16 @@ export async function weightsFor(
   if (existsSync(flag)) return { checkpoint: flag, words: flag };
   const known = [0, ...saved].join(', ');
   throw new InputError(
-    `--checkpoint is "${flag}", which is no folder and no checkpoint of ${folder.path}; it has those of steps ${known} (0 = the model that it began with).`,
+    `--checkpoint is "${flag}", which is neither a folder nor a checkpoint of ${folder.path}. It has checkpoints of steps ${known} (0 = the start model).`,
   );
 }
 
-/** An engine without rollout, on the run's base model; `useWeights` then puts the weights of a place into it. */
+/** Opens an engine without rollout on the run's base model. Call `useWeights` to load other weights. */
 export async function openReplayEngine(config: TrainConfig, { checkpoint }: WeightsPlace): Promise<CommandEngine> {
   const warm = await withWarmStart(config);
   const { path, loraAdapterPath, customChatTemplate } = warm.model;
   const trainsAdapter = config.model.loraRank > 0 || loraAdapterPath !== undefined;
-  // A run of whole weights does not need the model that it began with.
+  // A run that trains all weights does not need its initial model.
   const base =
     checkpoint === undefined || trainsAdapter || !existsSync(join(checkpoint, 'config.json')) ? path : checkpoint;
   const model = await withChatTemplate(await loadWithAdapter(base, loraAdapterPath), customChatTemplate);
@@ -61,7 +61,7 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
   return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
 }
 
-/** Throws InputError if the checkpoint is damaged, or of another model. */
+/** Loads the weights of a checkpoint. Throws InputError if it is damaged, or of another model. */
 export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsPlace): Promise<void> {
   if (checkpoint === undefined) return;
   const { weights } = await loadTrainerCheckpoint(disk, checkpoint, say);
@@ -70,7 +70,7 @@ export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsP
   } catch (error) {
     if (isA(error, DeviceLostError) || isA(error, OutOfMemoryError)) throw error;
     throw new InputError(
-      `${checkpoint} is of another model than the run: ${describe(error)} Take a checkpoint of the run.`,
+      `${checkpoint} belongs to another model than the run: ${describe(error)} Use a checkpoint of the run.`,
       { cause: error },
     );
   }

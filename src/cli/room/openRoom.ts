@@ -1,4 +1,4 @@
-/** The server of a room: one of its own, or one that runs already. */
+/** Opens the server of a room: starts one, or connects to an existing one. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ import { type NatsServer, type ServerOptions, startNatsServer } from './natsServ
 
 export interface OpenedServer {
   connection: NatsConnection;
-  /** How to join, in lines. */
+  /** Lines that tell a user how to join. */
   invitation: readonly string[];
   close(): Promise<void>;
 }
@@ -20,12 +20,12 @@ export interface OpenedServer {
 /** A NATS server with the two users of a room. */
 export interface RoomServer {
   address: string;
-  /** Their codes: seeds, or user:password. */
+  /** Credentials of the users: seeds, or user:password. */
   controller: string;
   worker: string;
 }
 
-/** A server that was started here. */
+/** A server that this process started. */
 export interface OwnServer extends RoomServer, NatsServer {
   /** Address for browsers. */
   webSocket: string;
@@ -40,8 +40,8 @@ interface TlsSettings {
 }
 
 /**
- * By TCP, with TLS where the address says so, or by a WebSocket where it is one. Throws InputError if the two do not agree on TLS, or this
- * Node has no WebSocket.
+ * Connects by TCP, with TLS if the address says so, or by a WebSocket for a ws address. Throws InputError if server and address do not
+ * agree on TLS, or if this Node has no WebSocket.
  */
 export const connectInNode: Connect = (options) => connectWith(options);
 
@@ -51,11 +51,11 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
   if (/^wss?:$/.test(protocol)) {
     if (typeof WebSocket !== 'undefined') return connectByWebSocket(options);
     throw new InputError(
-      `Node ${process.versions.node} has no WebSocket for ${address}; give the room's nats:// or tls:// address.`,
+      `Node ${process.versions.node} has no WebSocket for ${address}. Give the room's nats:// or tls:// address.`,
     );
   }
   const { connect } = await import('@nats-io/transport-node');
-  // Without the settings a server could say that it has no TLS; without the host an IP address would be taken for localhost.
+  // Without the settings, a server could claim to have no TLS. Without the host, an IP address would be treated as localhost.
   const tls = { host: hostname.replace(/^\[|\]$/g, ''), ...trusted };
   try {
     return await connect({ ...options, ...(protocol === 'tls:' && { tls }) });
@@ -64,28 +64,28 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
   }
 }
 
-/** Where server and address do not agree on TLS; undefined for another error. */
+/** Returns a message if server and address do not agree on TLS; undefined for another error. */
 function tlsSentence({ code = '', message }: Error & { code?: string }, address: string, protocol: string) {
   if (/does not support 'tls'/.test(message))
     return new InputError(
-      `The server at ${address} does not speak TLS; join by nats:// where nobody listens on the way, or have the room started with --tls-cert.`,
+      `The server at ${address} does not speak TLS. Join with nats:// on a network that you trust, or start the room with --tls-cert.`,
     );
   if (!/CERT|SIGNATURE|^ERR_TLS/.test(code)) return undefined;
   if (protocol !== 'tls:')
-    return new InputError(`The server at ${address} takes connections by TLS alone; give its address as tls://.`);
+    return new InputError(`The server at ${address} accepts only TLS. Give its address as tls://.`);
   return new InputError(
-    `The certificate of ${address} is not trusted here (${message}); name it, or who signed it, by NODE_EXTRA_CA_CERTS=FILE, and use a host that it is for.`,
+    `The certificate of ${address} is not trusted here (${message}). Give it, or its issuer, as NODE_EXTRA_CA_CERTS=FILE, and use a host that it is for.`,
   );
 }
 
-/** Connects the controller to a server that was started for the room or that runs already. Throws InputError. */
+/** Connects the controller to a server: a new one for the room, or a running one. Throws InputError. */
 export async function openServer(options: ServerOptions, running?: RoomServer): Promise<OpenedServer> {
   const own = running ? undefined : await startOwn(options);
   const server = (running ?? own)!;
   const { address, controller, worker } = server;
   const connect: Connect = (asked) => connectWith(asked, own?.trusted);
   const entering = (code: string, inbox: string, flag: string) => {
-    const called = { server: 'NATS server', code: `user and password of ${flag}; they are in its configuration` };
+    const called = { server: 'NATS server', code: `user and password of ${flag}. Copy them from its configuration` };
     return enter(connect, { address, code, inbox, name: CONTROLLER, called });
   };
   let connection: NatsConnection | undefined;
@@ -106,12 +106,12 @@ export async function openServer(options: ServerOptions, running?: RoomServer): 
   return { connection, invitation, close };
 }
 
-/** Starts a nats-server whose keys are kept in its folder, so that workers know a resumed room. Throws InputError. */
+/** Starts a nats-server. Its keys are kept in its folder, so that workers recognise a resumed room. Throws InputError. */
 export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   const { folder, host, tls } = options;
   if (!tls && !isLoopback(host))
     say(
-      `WARNING: ${host} lets other machines in without TLS: whoever listens on the way reads prompts, samples and weights. Give --tls-cert and --tls-key.`,
+      `WARNING: ${host} admits other machines without TLS, so anyone on the network path can read prompts, samples and weights. Give --tls-cert and --tls-key.`,
     );
   const { controller, worker } = await keysIn(folder);
   const server = await startNatsServer(options, { controller: await idOf(controller), worker: await idOf(worker) });
@@ -126,7 +126,7 @@ export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   };
 }
 
-/** Returns the seeds of the controller and of all workers, new ones for a new folder. Throws InputError if its file cannot be read. */
+/** Returns the seeds of the controller and of all workers, new ones for a new folder. Throws InputError if their file cannot be read. */
 async function keysIn(folder: string): Promise<{ controller: string; worker: string }> {
   const file = join(folder, 'room.json');
   if (!existsSync(file)) {
@@ -143,25 +143,25 @@ async function keysIn(folder: string): Promise<{ controller: string; worker: str
   }
 }
 
-/** Throws InputError. */
+/** Throws InputError if the server has no JetStream. */
 async function expectJetStream(connection: NatsConnection, address: string): Promise<void> {
   try {
     const { jetstreamManager } = await import('@nats-io/jetstream');
     await jetstreamManager(connection);
   } catch (error) {
     throw new InputError(
-      `The NATS server at ${address} has no JetStream for the controller's user (${(error as Error).message}); give its configuration "jetstream {}", and the user's account "jetstream: enabled".`,
+      `The NATS server at ${address} has no JetStream for the controller's user (${(error as Error).message}). Give its configuration "jetstream {}", and the user's account "jetstream: enabled".`,
       { cause: error },
     );
   }
 }
 
-/** The server that was just started here, whatever names its certificate has, and whatever its signer. */
+/** Returns TLS settings that trust exactly this certificate, regardless of its names and issuer. */
 function onlyThis(cert: string): TlsSettings {
   return { ca: readFileSync(cert, 'utf8'), allowPartialTrustChain: true, checkServerIdentity: () => undefined };
 }
 
-/** Returns the address by which other machines reach a server that listens on all addresses. */
+/** Returns the address at which other machines reach a server that listens on all addresses. */
 function reachable(url: string, host: string): string {
   if (host !== '0.0.0.0') return url;
   const addresses = Object.values(networkInterfaces()).flatMap((found) => found ?? []);

@@ -1,4 +1,4 @@
-/** MCP servers that a config names (`task.mcpServers`), in the shape that mcp.json files have. They live until the command ends. */
+/** Starts the MCP servers of a config (`task.mcpServers`, in the format of mcp.json files). They run until the command ends. */
 
 import { InputError } from '../../errors.ts';
 import { isTree } from '../../grpo/config/tree.ts';
@@ -11,7 +11,7 @@ import { say } from './progress.ts';
 
 type Kind = 'text' | 'texts' | 'named texts' | 'number' | 'flag';
 
-/** What an entry may hold; `tools` is mcpTools' `include`. */
+/** Allowed keys of an entry; `tools` is mcpTools' `include`. */
 const KEYS: Record<string, Kind> = {
   ...{ command: 'text', args: 'texts', env: 'named texts', cwd: 'text', url: 'text', headers: 'named texts' },
   ...{ tools: 'texts', prefix: 'text', perSample: 'flag', allowHttp: 'flag', truncateSide: 'text' },
@@ -25,17 +25,17 @@ const IS: Record<Kind, (value: unknown) => boolean> = {
   number: (value) => typeof value === 'number' && value > 0,
   flag: (value) => typeof value === 'boolean',
 };
-/** Keys of other programs that say what is known here anyway. */
+/** Keys of other programs whose information is already known here. */
 const KNOWN_ELSEWHERE = ['type', 'disabled', 'description'];
 
 type Entry = McpOptions & Partial<McpCommand> & { url?: string; tools?: string[] };
 
-/** Servers that run, by what they were asked for: tasks opened one after another share them. */
+/** Running servers by their settings. Tasks that are opened one after another share them. */
 const open = new Map<string, Promise<McpTools>>();
 
 /**
- * The task with the tools of these servers as well. Throws InputError for an entry that cannot be read, a variable that is not
- * set, a server that does not come up, and for two tools of one name.
+ * Adds the tools of the servers to the task. Throws InputError for an invalid entry, an unset variable, a server that does not start, and
+ * for two tools with the same name.
  */
 export async function withMcpServers(task: Task, config: WrittenConfig['task']['mcpServers']): Promise<Task> {
   if (config === undefined) return task;
@@ -49,7 +49,7 @@ export async function withMcpServers(task: Task, config: WrittenConfig['task']['
       const other = from.get(tool.name);
       if (other !== undefined)
         throw new InputError(
-          `task.mcpServers: "${server}" and ${other} both have a tool "${tool.name}"; give the server a prefix, or choose its tools.`,
+          `task.mcpServers: "${server}" and ${other} both have a tool "${tool.name}". Give the server a prefix, or choose its tools.`,
         );
       from.set(tool.name, `"${server}"`);
       tools.push(tool);
@@ -57,7 +57,7 @@ export async function withMcpServers(task: Task, config: WrittenConfig['task']['
   return { ...task, tools };
 }
 
-/** Ends all servers; says what was counted. Never throws. */
+/** Ends all servers and prints their counters. Never throws. */
 export async function closeMcpServers(): Promise<void> {
   const all = [...open.values()];
   open.clear();
@@ -66,7 +66,7 @@ export async function closeMcpServers(): Promise<void> {
     const { stats, close } = result.value;
     const { calls, errors, lost, reconnects } = stats;
     if (calls > 0)
-      say(`MCP: ${calls} calls, ${errors} with an error, ${lost} connections lost, ${reconnects} opened again`);
+      say(`MCP: ${calls} calls, ${errors} with an error, ${lost} connections lost, ${reconnects} reopened`);
     await close().catch(() => {});
   }
 }
@@ -78,7 +78,7 @@ async function readServers(config: string | object): Promise<Record<string, unkn
   const servers = isTree(file) ? file['mcpServers'] : undefined;
   if (isTree(servers)) return servers;
   throw new InputError(
-    `${typeof config === 'string' ? config : 'task.mcpServers'} has no \`mcpServers\`; write {"mcpServers": {"name": {"command": "..."}}}.`,
+    `${typeof config === 'string' ? config : 'task.mcpServers'} has no \`mcpServers\`. Write {"mcpServers": {"name": {"command": "..."}}}.`,
   );
 }
 
@@ -86,20 +86,22 @@ function readEntry(name: string, entry: unknown): Entry {
   const at = `task.mcpServers.${name}`;
   if (!isTree(entry) || (entry['command'] === undefined) === (entry['url'] === undefined))
     throw new InputError(
-      `${at} needs either a command or a url; write { command, args, env, cwd } or { url, headers }.`,
+      `${at} needs either a command or a url. Write { command, args, env, cwd } or { url, headers }.`,
     );
   const known = Object.entries(entry).flatMap(([key, value]) => {
     if (KNOWN_ELSEWHERE.includes(key)) return [];
     const kind = Object.hasOwn(KEYS, key) ? KEYS[key] : undefined;
     if (kind === undefined) say(`${at}.${key} is not used here; known: ${Object.keys(KEYS).join(', ')}`);
-    else if (!IS[kind](value)) throw new InputError(`${at}.${key} is not of the kind that it must be: ${kind}.`);
+    else if (!IS[kind](value)) throw new InputError(`${at}.${key} has a wrong value; allowed: ${kind}.`);
     else return [[key, value]];
     return [];
   });
   return filled(Object.fromEntries(known), at) as Entry;
 }
 
-/** With `${NAME}` and `${NAME:-otherwise}` from the environment; only what is opened has them, the config keeps the names. */
+/**
+ * Replaces `${NAME}` and `${NAME:-otherwise}` by values of the environment. Only opened servers get the values; the config keeps the names.
+ */
 function filled(value: unknown, at: string): unknown {
   if (Array.isArray(value)) return value.map((one, i) => filled(one, `${at}.${i}`));
   if (isTree(value))
@@ -109,7 +111,7 @@ function filled(value: unknown, at: string): unknown {
     const found = currentIo().env[name] ?? otherwise;
     if (found !== undefined) return found;
     throw new InputError(
-      `${at} names the environment variable ${name}, which is not set; set it, or write \${${name}:-...}.`,
+      `${at} names the environment variable ${name}, which is not set. Set it, or write \${${name}:-...}.`,
     );
   });
 }
@@ -128,7 +130,7 @@ async function openServer(name: string, entry: Entry): Promise<McpTools> {
   const opened = await mcpTools(server, { ...options, name, ...(include && { include }) });
   say(`MCP server ${name}: ${opened.tools.length} tools`);
   for (const note of opened.notes.slice(0, MAX_NOTES)) say(`  ${note}`);
-  if (opened.notes.length > MAX_NOTES) say(`  and ${opened.notes.length - MAX_NOTES} notes more`);
+  if (opened.notes.length > MAX_NOTES) say(`  and ${opened.notes.length - MAX_NOTES} more notes`);
   return opened;
 }
 

@@ -1,4 +1,4 @@
-/** `trainer.resumeMode`: where a run continues from, and what to type to resume one that was stopped. */
+/** `trainer.resumeMode`: finds the checkpoint that a run continues from, and the command that resumes a stopped run. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -14,7 +14,10 @@ import { disk, readJsonFile, readText } from '../files.ts';
 import { configChanges } from '../../runs/configChanges.ts';
 import { say } from './progress.ts';
 
-/** The checkpoint folder to resume from; undefined = from scratch. Throws InputError if the requested folder is not a checkpoint. */
+/**
+ * Returns the checkpoint folder to resume from; undefined = start from scratch. Throws InputError if the requested folder is not a
+ * checkpoint.
+ */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
   const path = join(trainer.defaultLocalDir, name);
   if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);
@@ -29,13 +32,13 @@ async function checkpointIn(path: string): Promise<string> {
   if (await isOfTrainer(disk, path)) return checked(path);
   const newest = await newestCheckpoint(disk, path, 'trainer', say);
   if (newest) return newest;
-  const what = existsSync(path) ? 'is no checkpoint of a training run, and holds none' : 'does not exist';
+  const what = existsSync(path) ? 'is not a checkpoint of a training run and contains none' : 'does not exist';
   throw new InputError(
-    `trainer.resumeFromPath: ${path} ${what}; give a folder such as runs/NAME/checkpoints/step-20, or a run folder.`,
+    `trainer.resumeFromPath: ${path} ${what}. Give a folder such as runs/NAME/checkpoints/step-20, or a run folder.`,
   );
 }
 
-/** A checkpoint that was asked for by name is not replaced by another. */
+/** Returns the folder. Throws if a checkpoint that was requested by name is invalid, because another must not replace it. */
 async function checked(folder: string): Promise<string> {
   try {
     await checkCheckpoint(disk, folder, 'trainer');
@@ -43,35 +46,35 @@ async function checked(folder: string): Promise<string> {
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
     const newest = await newestCheckpoint(disk, dirname(dirname(folder)), 'trainer').catch(() => undefined);
-    const instead = newest === undefined ? '' : ` The newest checkpoint of that run that is whole is ${newest}.`;
+    const instead = newest === undefined ? '' : ` The newest intact checkpoint of that run is ${newest}.`;
     throw new InputError(`trainer.resumeFromPath: ${error.message}${instead}`);
   }
 }
 
-/** What is another in `config` than in that of the run which a checkpoint after `step` lies in, in lines. */
+/** Returns lines about the settings that differ between `config` and the config of the checkpoint's run after `step`. */
 export async function changesSince(checkpoint: string, config: TrainConfig, step: number): Promise<string[]> {
   const path = join(dirname(dirname(checkpoint)), 'config.yaml');
   return existsSync(path) ? configChanges(await readText(path), config, step) : [];
 }
 
-/** Checkpoints after `step`, which the run will do again, get another name, so that the newest is always the run's own. */
+/** Renames checkpoints after `step`, which the run will train again, so that the newest is always the run's own. */
 export async function setLaterAside(folder: RunFolder, step: number): Promise<void> {
   for (const later of (await checkpointSteps(folder.files, folder.path)).filter((saved) => saved > step)) {
     const path = folder.checkpoint(later);
     const aside = await freeName(folder.files, path);
     await folder.files.rename(path, aside);
-    say(`the earlier checkpoint of step ${later} is kept as ${aside}`);
+    say(`the earlier checkpoint of step ${later} was renamed to ${aside}`);
   }
 }
 
-/** Keeps the SHA-256 of a task that came by address in task.json; says where it is another than that of the run so far. */
+/** Stores the SHA-256 of a task from an address in task.json. Reports a change since the run's earlier part. */
 export async function noteTask(folder: RunFolder, { name, sha256 }: Pick<Task, 'name' | 'sha256'>): Promise<void> {
   if (sha256 === undefined) return;
   const path = folder.file('task.json');
   const before = existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
   if (before !== undefined && before !== sha256)
     say(
-      `the module of task ${name} has changed since the run began: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
+      `the module of task ${name} has changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
     );
   await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
 }
@@ -80,10 +83,10 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that say nothing of the run, or are no one's to read over a shoulder. */
+/** Flags that do not affect the run, or are secret. */
 const LEFT_OUT = ['json', 'token'];
 
-/** The command that continues with the run that these words started. */
+/** Returns the command that resumes the run that these words started. */
 export function resumeCommand(
   source: string,
   { overrides, flags = {}, lists = {} }: ResumedArgs,

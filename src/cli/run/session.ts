@@ -1,4 +1,4 @@
-/** Opens what a command works with: model, task and engine, with what was found said in one line each. */
+/** Opens model, task and engine of a command. Prints one line about each. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
@@ -36,9 +36,9 @@ import { type CommandEngine, currentIo } from '../process/io.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
-export interface Session {
+export interface CommandSession {
   model: AdaptedModel;
-  /** Absent if every weight is trained. */
+  /** Undefined if all weights are trained. */
   lora?: LoraConfig;
   task: Task;
   engine: CommandEngine;
@@ -47,14 +47,14 @@ export interface Session {
 }
 
 /**
- * Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError.
- * @param given in place of the config's task; its problems are not looked at
+ * Opens a session. Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError.
+ * @param given task to use instead of the config's; its problems are not checked
  */
 export async function openSession(
   config: TrainConfig,
   use: EngineSpec['use'] = 'train',
   given?: Task,
-): Promise<Session> {
+): Promise<CommandSession> {
   const { path, loraAdapterPath } = config.model;
   const loaded = await loadWithAdapter(path, loraAdapterPath);
   const model = await withChatTemplate(loaded, config.model.customChatTemplate);
@@ -62,7 +62,7 @@ export async function openSession(
   try {
     checkFits(model, config);
     if (!given) await checkPrompts(model, task, config);
-    if (!currentIo().createEngine) await installDawn(); // an adapter that is missing is the first thing said
+    if (!currentIo().createEngine) await installDawn(); // before anything is printed, so that a missing adapter is reported first
     say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
     const lora = loraSettings(config, model.adapter);
     if (lora) say(adapterLine(model.config, lora));
@@ -82,32 +82,32 @@ export async function openSession(
   }
 }
 
-/** The checkpoint that judges. Throws InputError for an adapter, whose base would have to be merged with it. */
+/** Opens the judge's checkpoint. Throws InputError for an adapter, which would have to be merged with its base. */
 async function openJudge(path: string): Promise<LoadedModel> {
   const { folder } = await findAdapter(path);
   if (folder !== undefined)
     throw new InputError(
-      `reward.judge.checkpoint ${path} is an adapter; a judge has whole weights: make them by "webgrpo merge" first.`,
+      `reward.judge.checkpoint ${path} is an adapter, but a judge needs full weights. Run "webgrpo merge" first.`,
     );
   const model = await loadModelFiles(path);
   say(`judge: ${path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters, frozen`);
   return checkTokenizer(model, path);
 }
 
-/** The model with the chat template of a file, which its checkpoints then have too. */
+/** Returns the model with the chat template of a file. Checkpoints of the run then contain the template too. */
 export async function withChatTemplate<T extends LoadedModel>(model: T, file: string | undefined): Promise<T> {
   if (file === undefined) return model;
   return { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, chat_template: await readText(file) } };
 }
 
-/** A loaded adapter says what it is; how it is trained on is the config's. */
+/** Returns LoRA settings: shape from a loaded adapter, training from the config. */
 export function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
   const asked = loraOf(config);
   if (!adapter) return asked;
   const { lora } = adapter;
   if (asked && asked.rank !== lora.rank) {
     throw new InputError(
-      `model.loraRank is ${asked.rank}, but the adapter that is loaded has rank ${lora.rank}; leave model.loraRank out.`,
+      `model.loraRank is ${asked.rank}, but the loaded adapter has rank ${lora.rank}. Leave model.loraRank out.`,
     );
   }
   return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
@@ -120,35 +120,38 @@ function adapterLine(config: ModelConfig, lora: LoraConfig): string {
   return `adapters: rank ${rank}, alpha ${alpha}${scale}, ${millions} M parameters on ${targetModules.join(', ')}; the weights are frozen`;
 }
 
-/** A tokenizer with ids the model has no row for, or sequences beyond its positions, would train on nonsense. */
+/**
+ * Throws InputError if the tokenizer has ids or the sequences have positions that the model lacks. Training would otherwise produce
+ * nonsense.
+ */
 function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   const { config } = checkTokenizer(loaded, model.path);
   const longest = data.maxPromptLength + data.maxResponseLength;
   if (longest > config.maxPositionEmbeddings) {
     throw new InputError(
       `${model.path}: the model has ${config.maxPositionEmbeddings} positions, but data.maxPromptLength + ` +
-        `data.maxResponseLength is ${longest}; lower them.`,
+        `data.maxResponseLength is ${longest}. Lower them.`,
     );
   }
 }
 
-/** The model. Throws InputError if it has no rows for its tokenizer's ids. */
+/** Returns the model. Throws InputError if it lacks rows for its tokenizer's ids. */
 function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   const { config } = model;
   const { vocabSize, endNote } = modelTokenizer(model);
   if (endNote) say(`${path}: ${endNote}`);
   if (vocabSize <= config.vocabSize) return model;
   throw new InputError(
-    `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows; they are not of one model.`,
+    `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows. Use the files of one model.`,
   );
 }
 
-/** Training problems checked before a run; what is longer further on still ends the run with the same sentence. */
+/** Number of training problems checked before a run. A later problem that is too long still ends the run with the same message. */
 const CHECKED_PROBLEMS = 2048;
 
 /**
- * A prompt over the limit is refused before anything is made, rather than in the step that draws it; where such prompts are
- * left out, says how many of the first ones are.
+ * Throws InputError for a prompt over the limit before anything is created, not in a later step. If such prompts are filtered, prints how
+ * many of the checked ones are.
  */
 async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig): Promise<void> {
   const { data, trainer, rollout } = config;
@@ -163,7 +166,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     const leftOut = (problems: Problem[]) =>
       `${problems.filter((problem) => !fits(problem)).length} of ${problems.length}`;
     say(
-      `prompts over ${data.maxPromptLength} tokens left out: ${leftOut(training)} training, ${leftOut(heldOut)} held-out`,
+      `prompts over ${data.maxPromptLength} tokens skipped: ${leftOut(training)} training, ${leftOut(heldOut)} held-out`,
     );
     return;
   }
@@ -172,7 +175,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
 }
 
-/** A file of kernels in place of its name. */
+/** Replaces the file name of a kernel table by its content. */
 async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   const { kernelTuning = 'auto' } = spec;
   if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
@@ -180,12 +183,12 @@ async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   return { ...spec, kernelTuning: (isTree(table) ? table : {}) as unknown as TuningFile };
 }
 
-/** Kernels compile for seconds on a software adapter, and nothing else is said until they have. */
+/** Line printed before kernels compile, which takes seconds on a software adapter. */
 export const COMPILING = 'kernels: compiling';
 
 type Sizes = Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>;
 
-/** Two engines as one: training on a device, rollout on another; where the machine has one adapter, both are of that. */
+/** Opens two engines as one: training on one device, rollout on another. If the machine has only one adapter, both devices use it. */
 async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<CommandEngine> {
   const specs = splitSpecs(sizes);
   say('trainer.placement is split: the device that trains, then the one that generates');
@@ -200,7 +203,7 @@ async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig)
 
 type Engineless = LoadedModel & { adapter?: Adapter };
 
-/** An engine for a loaded model: on Dawn, or the one that the io creates. */
+/** Opens an engine for a loaded model: on Dawn, or the one that the io creates. */
 export async function openEngine(model: Engineless, sizes: Sizes): Promise<CommandEngine> {
   const { createEngine } = currentIo();
   return createEngine ? createEngine(specOf(model, sizes)) : withLost(await openLocal(model, sizes));
@@ -219,7 +222,7 @@ function withLost(engine: LocalEngine): CommandEngine {
   return Object.assign(engine, { lost });
 }
 
-/** The memory plan is said before the weights are read. */
+/** Opens an engine on Dawn. Prints the memory plan before the weights are read. */
 async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
   const spec = specOf(model, sizes);
@@ -230,7 +233,7 @@ async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> 
   say(COMPILING);
   const engine = await createLocalEngine(await withTable(offered), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;
-  say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+  say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);
   if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
   return engine;
 }

@@ -1,4 +1,4 @@
-/** A supervised run into its folder: what `webgrpo sft` does, and `webgrpo train` where its model is a config of one. */
+/** Runs supervised training into its folder: for `webgrpo sft`, and for `webgrpo train` if its model is the config of a supervised run. */
 
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -39,31 +39,31 @@ interface SupervisedRun {
   losses: number[];
 }
 
-/** Where a supervised run of this config lies. */
+/** Returns the folder of a supervised run of this config. */
 export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(trainer.defaultLocalDir, name);
 
 /**
- * Trains into the config's folder, which is held (heldFolder.ts); an earlier run of that name is kept under another. Throws StoppedError
- * when a signal has ended it early.
+ * Trains into the config's folder, which is locked (heldFolder.ts). An earlier run of that name is renamed. Throws StoppedError if a signal
+ * ended the run early.
  */
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
-  await installDawn(); // without an adapter no folder is made and none moved
+  await installDawn(); // before folders are created or renamed, so that a missing adapter changes nothing
   const model = await startModel(config);
   const { endNote } = modelTokenizer(model);
   if (endNote) say(endNote);
   return closing(await openTask(config.task), async (task) => {
     await checkExamples(config, model, task);
     const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
-    if (moved) say(`an earlier run of that name is kept as ${moved}`);
+    if (moved) say(`an earlier run of that name was renamed to ${moved}`);
     const losses = await runSft(config, model, folder, task);
     return { folder, model, losses };
   });
 }
 
-/** Demonstrations that are encoded before a run; all of them usually have the same kinds of turns. */
+/** Number of demonstrations that are encoded before a run. All usually have the same kinds of turns. */
 const CHECKED_EXAMPLES = 8;
 
-/** Throws InputError if the template leaves out what an example says, before a folder is made. */
+/** Throws InputError if the template drops text of an example, before a folder is created. */
 async function checkExamples(config: SftConfig, files: LoadedModel, task: Task): Promise<void> {
   const tokenizer = modelTokenizer(files, config.data.chatTemplateKwargs);
   const example = exampleStream(config, tokenizer, task);
@@ -74,7 +74,7 @@ async function checkExamples(config: SftConfig, files: LoadedModel, task: Task):
   for (const note of promptLosses({ task, tokenizer }, { training, heldOut: [] })) say(note);
 }
 
-/** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
+/** Returns new weights and a tokenizer trained on the task's text, unless the config names existing ones. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
   const { customChatTemplate } = config.model;
   return withChatTemplate(await baseModel(config), customChatTemplate);
@@ -88,7 +88,7 @@ async function baseModel(config: SftConfig): Promise<LoadedModel> {
   const bytes = 4 * parameterCount(sizes);
   if (bytes > totalmem())
     throw new InputError(
-      `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}; lower its sizes.`,
+      `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}. Lower its sizes.`,
     );
   say(`model: fresh, ${(parameterCount(sizes) / 1e6).toFixed(2)} M parameters, vocabulary ${vocabSize}`);
   return freshModel(config, tokenizer);
@@ -111,7 +111,7 @@ async function trainTokenizer(config: SftConfig) {
   return closing(await openTask(task), (opened) => generatedTokenizer(config, opened));
 }
 
-/** Trains, writes metrics and the final checkpoint, and puts the weights into `model`. Returns the loss of each step. */
+/** Trains, writes metrics and the final checkpoint, and stores the weights in `model`. Returns the loss of each step. */
 async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, task: Task): Promise<number[]> {
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, {
@@ -126,7 +126,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
   let stopped = false;
   const removeHandler = onInterrupt(() => {
     stopped = true;
-    say('Stopping after this step; press Ctrl-C again to quit without saving.');
+    say('Stopping after this step. Press Ctrl-C again to quit without saving.');
   });
   try {
     await trainSupervised({
@@ -147,14 +147,14 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
           );
       },
     });
-    if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step; nothing was saved.');
+    if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step. Nothing was saved.');
     const weights = await engine.model.exportWeights();
     model.weights = weights;
     await folder.files.writeFolder(folder.checkpoint(losses.length), modelFiles({ ...model, weights }));
     if (losses.length < trainer.totalTrainingSteps)
       throw new StoppedError(
-        `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run; the model as it is then is in ` +
-          `${folder.checkpoint(losses.length)}. A supervised run does not go on: the same command starts it anew.`,
+        `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run. Its model is in ` +
+          `${folder.checkpoint(losses.length)}. A supervised run cannot resume: the same command restarts it.`,
       );
     return losses;
   } finally {
@@ -163,10 +163,10 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
   }
 }
 
-/** Room for every task's demonstrations. */
+/** Turn limits that fit every task's demonstrations. */
 const MANY_TURNS = { maxAssistantTurns: 12, maxToolCalls: 12, maxToolResponseLength: 256 };
 
-/** Held-out accuracy of the trained model, sampled as the GRPO recipe samples. */
+/** Returns held-out accuracy of the trained model, sampled like the GRPO recipe samples. */
 export async function evaluateSupervised(config: SftConfig, model: LoadedModel) {
   const half = Math.floor(config.data.maxLength / 2);
   const evalConfig = resolveTrainConfig({

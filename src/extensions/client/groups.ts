@@ -1,9 +1,9 @@
 /**
- * Episodes of clients by group, as a source of the trainer's samples: a group is complete when rollout.n of its trajectories
- * have their reward, and a step takes complete groups in the order in which they came to be.
+ * Sample source for clients: the caller opens episodes, calls the model and sets rewards; this class groups the episodes.
  *
- * Generation continues while a step waits, and is paused from the moment that the step has its groups until its weights are
- * in: calls in flight then continue after their last token, under the new weights, and each token keeps the version that drew it.
+ * A group is complete when `rollout.n` of its trajectories have a reward. Steps take groups in the order of completion. Generation is
+ * paused from the moment a step has its groups until the new weights are in place. Open calls then continue after their last token under
+ * the new weights. Every token keeps the weight version that sampled it.
  */
 
 import { type DeviceLostError, InputError } from '../../errors.ts';
@@ -26,35 +26,35 @@ import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts'
 import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
 
-const isOver = (): ApiError =>
-  new ApiError('The run is over; it takes no further episodes.', { status: 503, code: 'run_over' });
+const runOverError = (): ApiError =>
+  new ApiError('The run has ended and accepts no more episodes.', { status: 503, code: 'run_over' });
 
-/** Episodes of clients in their groups: where the samples of a step come from. */
+/** Groups the episodes of clients and hands complete groups to the trainer. */
 export class ClientGroups extends NothingInFlight implements SampleSource {
   readonly inFlight = this;
-  /** What requests are checked by. */
+  /** The model as clients see it: name, temperature, vocabulary. Requests are validated against it. */
   readonly served: ServedModel;
   readonly #config: TrainConfig;
   #engine: TrainerEngine;
   readonly #limits: Required<Omit<ClientLimits, 'toolParser'>>;
   readonly #host: TrajectoryHost;
-  /** Several of one key where more episodes run than a group has. */
+  /** Incomplete groups. A key has several if more than `rollout.n` of its episodes run at the same time. */
   #incomplete: Group[] = [];
   readonly #groupOf = new Map<ClientTrajectory, Group>();
   #complete: Group[] = [];
-  /** What the current step has taken, and the counts that it told: they come back where the step fails. */
-  #taken: { step: number; groups: Group[]; asked: number | undefined; counts: Metrics } | undefined;
+  /** Groups and counters of the current step, restored if the step fails. */
+  #currentStep: { step: number; groups: Group[]; requestedGroups: number | undefined; counts: Metrics } | undefined;
   /** Aborts when the engine's device is lost. */
-  #losing = new AbortController();
-  #asked: number | undefined;
-  #number = 0;
+  #deviceLost = new AbortController();
+  #requestedGroups: number | undefined;
+  #nextGroupNumber = 0;
   #version = 0;
   readonly #streams = new RandomStreams();
   #counts: Metrics = {};
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiters: (() => void)[] = [];
   #closed = false;
 
-  /** Throws InputError for settings that need samples of the trainer's own making. */
+  /** Throws InputError for settings that require the trainer to generate the samples itself. */
   constructor(config: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
     super();
     checkConfig(config);
@@ -74,8 +74,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
     this.#host = {
       engine: rollout,
-      lost: this.#losing.signal,
-      fresh: (signal) => this.#fresh(signal),
+      lost: this.#deviceLost.signal,
+      engineReady: (signal) => this.#engineReady(signal),
       template: new CallTemplate(tokenizer, toolParser, toolSchemasInPrompt),
       sampling,
       constrainToolCalls: agent?.constrainToolCalls ?? false,
@@ -84,37 +84,37 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       timeoutMs: timeoutS * 1000,
       count: (metric) => (this.#counts[metric] = (this.#counts[metric] ?? 0) + 1),
       join: (trajectory, request) => this.#join(trajectory, request),
-      ended: (trajectory) => this.#ended(trajectory),
+      onEnd: (trajectory) => this.#onEnd(trajectory),
     };
   }
 
-  /** A new episode; it joins its group at its first call. */
+  /** Opens an episode. The episode joins a group at its first call. */
   open(options: TrajectoryOptions = {}): ClientTrajectory {
-    if (this.#closed) throw isOver();
+    if (this.#closed) throw runOverError();
     return new ClientTrajectory(this.#host, options);
   }
 
-  /** Episodes that are open or wait for their step, the first to join first. */
+  /** Episodes that are open or waiting for their step, in the order in which they joined. */
   get episodes(): ClientTrajectory[] {
     return [...this.#groupOf.keys()];
   }
 
-  /** Their number. */
+  /** Number of `episodes`. */
   get size(): number {
     return this.#groupOf.size;
   }
 
-  /** True if an episode is open or waits for its step. */
+  /** True if the episode is open or waiting for its step. */
   has(trajectory: ClientTrajectory): boolean {
     return this.#groupOf.has(trajectory);
   }
 
-  /** Groups that a step may take. */
+  /** Number of complete groups. */
   get complete(): number {
     return this.#complete.length;
   }
 
-  /** Groups that wait for episodes. */
+  /** Number of groups that still need episodes or rewards. */
   get incomplete(): number {
     return this.#incomplete.length;
   }
@@ -124,72 +124,75 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#streams.advance(version, this.#incomplete);
   }
 
-  /** Updates so far. */
+  /** Number of updates so far, which is also the weight version. */
   get version(): number {
     return this.#version;
   }
 
-  /** Reads calls out of replies. */
+  /** Parses tool calls out of replies. */
   get toolParser(): ToolParser {
     return this.#host.template.toolParser;
   }
 
-  /** The policy's. */
+  /** The policy's tokenizer. */
   get tokenizer() {
     return this.#engine.tokenizer;
   }
 
-  /** The open episodes that have the same first messages and tools (and group, where it is named). */
-  alike(request: CallRequest, group?: string): ClientTrajectory[] {
+  /** Returns the open episodes with the same first messages and tools, and the same `group` if one is given. */
+  openEpisodesLike(request: CallRequest, group?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
     const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
   }
 
-  /** Resolves to true once so many groups are complete, to false if `signal` aborts or the run ends before. Rejects if the device is lost. */
+  /**
+   * Resolves to true when `groups` groups are complete, to false if `signal` aborts or the run ends first. Rejects if the device is lost.
+   */
   wait(groups: number, signal?: AbortSignal): Promise<boolean> {
-    return this.#enough(() => groups, signal);
+    return this.#waitForGroups(() => groups, signal);
   }
 
-  async #enough(groups: () => number, signal?: AbortSignal): Promise<boolean> {
-    const { signal: lost } = this.#losing;
-    const enough = await this.#until(() => lost.aborted || this.#complete.length >= groups(), signal);
-    lost.throwIfAborted();
-    return enough;
+  async #waitForGroups(groups: () => number, signal?: AbortSignal): Promise<boolean> {
+    const { signal: deviceLost } = this.#deviceLost;
+    const isMet = await this.#waitUntil(() => deviceLost.aborted || this.#complete.length >= groups(), signal);
+    deviceLost.throwIfAborted();
+    return isMet;
   }
 
-  async #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
-    const stopListening = signal && onAbort(signal, () => this.#changed());
-    while (!isSo() && !this.#closed && !signal?.aborted) await new Promise<void>((wake) => this.#waiting.push(wake));
+  async #waitUntil(condition: () => boolean, signal?: AbortSignal): Promise<boolean> {
+    const stopListening = signal && onAbort(signal, () => this.#notifyWaiters());
+    while (!condition() && !this.#closed && !signal?.aborted)
+      await new Promise<void>((wake) => this.#waiters.push(wake));
     stopListening?.();
-    return isSo();
+    return condition();
   }
 
-  /** Number of groups of the next step. Default: data.trainBatchSize. */
-  ask(groups: number | undefined): void {
-    this.#asked = groups;
-    this.#changed();
+  /** Sets how many groups the next step takes. Default: data.trainBatchSize. */
+  requestStep(groups: number | undefined): void {
+    this.#requestedGroups = groups;
+    this.#notifyWaiters();
   }
 
-  /** Resolves to true once the next step has its groups; to false if `stop` aborts. */
+  /** Resolves to true when the next step has its groups, to false if `stop` aborts. */
   override async ready(stop: AbortSignal): Promise<boolean> {
     await this.run();
-    const unasked = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
-    return this.#enough(() => this.#asked ?? unasked, stop);
+    const defaultGroups = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
+    return this.#waitForGroups(() => this.#requestedGroups ?? defaultGroups, stop);
   }
 
   async generate(step: number): Promise<GeneratedStep> {
     const { rollout } = this.#engine;
-    this.#taken = undefined;
-    const count = this.#asked ?? this.#config.data.trainBatchSize;
+    this.#currentStep = undefined;
+    const count = this.#requestedGroups ?? this.#config.data.trainBatchSize;
     if (this.#complete.length < count)
       throw new InputError(
-        `${this.#complete.length} groups are complete, but the step takes ${count}; reward more episodes first.`,
+        `The step needs ${count} complete groups, but only ${this.#complete.length} are complete. Reward more episodes first.`,
       );
     await rollout.pause();
     const groups = this.#complete.splice(0, count);
-    this.#taken = { step, groups, asked: this.#asked, counts: this.#counts };
-    this.#asked = undefined;
+    this.#currentStep = { step, groups, requestedGroups: this.#requestedGroups, counts: this.#counts };
+    this.#requestedGroups = undefined;
     for (const { rewarded } of groups) for (const one of rewarded) this.#groupOf.delete(one);
     const samples = groups.flatMap((group, i) => samplesOf(group, i));
     this.#advance(step);
@@ -206,21 +209,21 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return { samples, drawn: wholeTrajectories(samples), seconds, stats: await rollout.takeStats(), metrics };
   }
 
-  /** Without a state, puts back what a step that failed had taken; else takes in the episodes of a checkpoint. */
+  /** Adds the episodes of a checkpoint. Without a state, returns the groups and counters of a failed step. */
   override restore(state: unknown, { vocabSize }: { vocabSize: number }): void {
     if (state === undefined) this.#putBack();
-    else this.#takeIn(state, vocabSize);
+    else this.#restoreEpisodes(state, vocabSize);
   }
 
   #putBack(): void {
-    if (!this.#taken) return;
-    const { step, groups, asked, counts } = this.#taken;
-    this.#taken = undefined;
+    if (!this.#currentStep) return;
+    const { step, groups, requestedGroups, counts } = this.#currentStep;
+    this.#currentStep = undefined;
     this.#complete.unshift(...groups);
     for (const group of groups) for (const one of group.rewarded) this.#groupOf.set(one, group);
-    this.#asked ??= asked;
+    this.#requestedGroups ??= requestedGroups;
     for (const [name, count] of Object.entries(counts)) this.#counts[name] = (this.#counts[name] ?? 0) + count;
-    if (this.#version === step) this.#version--; // a loss has forgotten it
+    if (this.#version === step) this.#version--; // a device loss has reset it to 0
   }
 
   /** Returns the open and the complete groups as plain JSON. */
@@ -229,7 +232,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];
     const state: SavedEpisodes = {
       version: this.#version,
-      number: this.#number,
+      number: this.#nextGroupNumber,
       streams: this.#streams.save(),
       counts: { ...this.#counts },
       groups: groups.filter(({ members }) => members.length > 0),
@@ -237,64 +240,67 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return Promise.resolve(encodeEpisodes(state));
   }
 
-  /** Takes in the episodes that are not here: those that are know more. Open ones are aborted unless callers outlive this. */
-  #takeIn(state: unknown, vocabSize: number): void {
+  /**
+   * Adds a checkpoint's episodes, except those still in memory, which are newer. Open ones are aborted unless callers are separate
+   * processes (`limits.outlives`).
+   */
+  #restoreEpisodes(state: unknown, vocabSize: number): void {
     const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
     this.#advance(version);
-    if (this.#losing.signal.aborted && this.#number > 0) return; // episodes outlive the device, see `attach`
+    if (this.#deviceLost.signal.aborted && this.#nextGroupNumber > 0) return; // after a device loss, all episodes are still in memory; see `attach`
     const given = groups.flatMap(({ members }) => members.map(({ key: [, stream] }) => stream));
-    this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have none
-    this.#number = Math.max(this.#number, number);
+    this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have no streams
+    this.#nextGroupNumber = Math.max(this.#nextGroupNumber, number);
     this.#counts = { ...counts };
-    const here = new Set(this.episodes.map(({ id }) => id));
+    const inMemory = new Set(this.episodes.map(({ id }) => id));
     for (const saved of groups) {
       const { key, isComplete } = saved;
-      const left = saved.members.filter(({ id }) => !here.has(id));
-      const episodes = left.map((one) => ClientTrajectory.restore(this.#host, one));
+      const missing = saved.members.filter(({ id }) => !inMemory.has(id));
+      const episodes = missing.map((one) => ClientTrajectory.restore(this.#host, one));
       if (episodes.length === 0) continue;
-      // The group that is here still continues with the numbers of the saved one.
-      const isHere = [...this.#groupOf.values()].some((group) => group.number === saved.number);
-      const stream = isHere ? this.#streams.take(key, version, this.#number++) : saved.members[0].key[1];
+      // If the saved group is still in memory, that group keeps its stream and this one needs another.
+      const isInMemory = [...this.#groupOf.values()].some((group) => group.number === saved.number);
+      const stream = isInMemory ? this.#streams.take(key, version, this.#nextGroupNumber++) : saved.members[0].key[1];
       const group = restoreGroup(saved, stream, episodes);
       for (const one of episodes) this.#groupOf.set(one, group);
       (isComplete ? this.#complete : this.#incomplete).push(group);
       if (group.rewarded.length === episodes.length && !isComplete) this.#waitForMore(group);
       if (!this.#limits.outlives) for (const one of episodes) one.abort();
     }
-    this.#changed();
+    this.#notifyWaiters();
   }
 
-  /** Ends calls in flight and the wait for a step by `error`: the engine's device is lost. Later calls wait for `attach`. */
-  lose(engine: TrainerEngine, error: DeviceLostError): void {
-    if (this.#closed || engine !== this.#engine || this.#losing.signal.aborted) return;
-    this.#version = 0; // a checkpoint that is restored sets another
-    this.#losing.abort(error);
-    this.#changed();
+  /** Called when the engine lost its device: open calls and the wait for a step reject with `error`. New calls wait for `attach`. */
+  handleDeviceLoss(engine: TrainerEngine, error: DeviceLostError): void {
+    if (this.#closed || engine !== this.#engine || this.#deviceLost.signal.aborted) return;
+    this.#version = 0; // restoring a checkpoint sets another
+    this.#deviceLost.abort(error);
+    this.#notifyWaiters();
   }
 
   /**
-   * Continues with an engine whose weights are restored. After a loss, open episodes and complete groups stay as they are. Episodes that a
-   * step has trained on do not come back, whether or not a checkpoint has that step.
+   * Continues on an engine with restored weights. After a device loss, open episodes and complete groups stay unchanged. Episodes that a
+   * step has trained on are not used again, even if the restored checkpoint is older than that step.
    */
   attach(engine: TrainerEngine): void {
     if (engine === this.#engine) return;
     this.#engine = engine;
-    this.#losing = new AbortController();
-    Object.assign(this.#host, { engine: engine.rollout, lost: this.#losing.signal });
-    this.#changed();
+    this.#deviceLost = new AbortController();
+    Object.assign(this.#host, { engine: engine.rollout, lost: this.#deviceLost.signal });
+    this.#notifyWaiters();
   }
 
-  async #fresh(signal?: AbortSignal): Promise<void> {
-    await this.#until(() => !this.#losing.signal.aborted, signal);
-    if (this.#closed) throw isOver();
+  async #engineReady(signal?: AbortSignal): Promise<void> {
+    await this.#waitUntil(() => !this.#deviceLost.signal.aborted, signal);
+    if (this.#closed) throw runOverError();
   }
 
-  /** Lets the engine run. */
+  /** Resumes generation. */
   async run(): Promise<void> {
     await this.#engine.rollout.resume();
   }
 
-  /** Calls in flight continue beside the samples of the evaluation, and are paused after it. */
+  /** Runs an evaluation while open calls continue. Pauses generation afterwards. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
     try {
       return await run(() => this.run());
@@ -303,27 +309,27 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     }
   }
 
-  /** Aborts every open episode; steps that wait end. Called once, when the run is over. */
+  /** Aborts every open episode and ends waiting steps. Called once, when the run has ended. */
   async end(): Promise<void> {
     this.#closed = true;
-    await this.run(); // calls in flight end by their abort
+    await this.run(); // a paused engine would never end the aborted calls
     for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
     for (const group of this.#incomplete) clearTimeout(group.timer);
-    this.#changed();
+    this.#notifyWaiters();
   }
 
   #join(trajectory: ClientTrajectory, request: CallRequest): [number, number, number] {
     const { maxTrajectories } = this.#limits;
-    if (this.#closed) throw isOver();
+    if (this.#closed) throw runOverError();
     if (this.#groupOf.size >= maxTrajectories)
       throw new ApiError(
-        `${maxTrajectories} episodes are open or wait for their step; reward or abort some, or train a step, then try again.`,
+        `The limit of ${maxTrajectories} open or waiting episodes is reached. Reward or abort some, or train a step, then retry.`,
         { status: 429, code: 'too_many_trajectories' },
       );
     const key = keyOf(request, trajectory.groupName);
     let group = this.#incomplete.find((one) => one.key === key && one.members.size < this.#config.rollout.n);
     if (!group) {
-      const number = this.#number++;
+      const number = this.#nextGroupNumber++;
       const stream = this.#streams.take(key, this.#version, number);
       group = { key, number, stream, members: new Set(), rewarded: [], joined: 0 };
       this.#incomplete.push(group);
@@ -334,7 +340,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return [this.#config.seed, group.stream, group.joined++];
   }
 
-  #ended(trajectory: ClientTrajectory): void {
+  #onEnd(trajectory: ClientTrajectory): void {
     const group = this.#groupOf.get(trajectory);
     if (!group) return;
     if (trajectory.state === 'rewarded') group.rewarded.push(trajectory);
@@ -347,7 +353,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     else if (group.rewarded.length === group.members.size) this.#waitForMore(group);
   }
 
-  /** No client is left that could complete the group: others can join for a while. */
+  /** Waits `timeoutMs` for more episodes, because all members have a reward but the group is too small. */
   #waitForMore(group: Group): void {
     clearTimeout(group.timer);
     group.timer = setTimeout(() => {
@@ -355,7 +361,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
         this.#host.count('client/short_groups');
         return this.#close(group);
       }
-      // A single one has nothing to be compared with.
+      // A single trajectory has nothing to be compared with.
       this.#host.count('client/lost_trajectories');
       for (const one of group.rewarded) this.#groupOf.delete(one);
       this.#forget(group);
@@ -365,7 +371,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #close(group: Group): void {
     this.#forget(group);
     this.#complete.push(group);
-    this.#changed();
+    this.#notifyWaiters();
   }
 
   #forget(group: Group): void {
@@ -373,7 +379,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#incomplete = this.#incomplete.filter((other) => other !== group);
   }
 
-  #changed(): void {
-    for (const wake of this.#waiting.splice(0)) wake();
+  #notifyWaiters(): void {
+    for (const wake of this.#waiters.splice(0)) wake();
   }
 }

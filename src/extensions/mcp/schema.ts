@@ -12,7 +12,7 @@ export type Notes = Map<string, number>;
 type Json = Record<string, unknown>;
 
 const MAX_DEPTH = 16;
-/** Most parts of one tool's schema after its references are resolved. */
+/** Maximum number of parts of one tool's schema after its references are resolved. */
 const MAX_PARTS = 200;
 const MAX_ALTERNATIVES = 64;
 const MAX_CHOICES = 500;
@@ -56,7 +56,7 @@ class Reader {
   /** Converts a part of the schema. @param within references that contain this part */
   read(part: unknown, depth = 0, within: readonly string[] = []): ArgumentSchema {
     if (part === true || part === undefined) return {};
-    if (!isObject(part)) return this.#any(part === false ? 'false' : 'a schema that is none');
+    if (!isObject(part)) return this.#any(part === false ? 'false' : 'an invalid schema');
     if (depth > MAX_DEPTH) return this.#any(`nested over ${MAX_DEPTH} deep`);
     if (++this.#parts > MAX_PARTS) return this.#any(`over ${MAX_PARTS} parts`);
     for (const keyword of LEFT_OUT) if (part[keyword] !== undefined) this.#note(keyword);

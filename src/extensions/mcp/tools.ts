@@ -21,11 +21,11 @@ export interface McpOptions {
   include?: readonly string[];
   /** Prefix of every tool name, e.g. 'git_'. */
   prefix?: string;
-  /** Milliseconds of a call. Default: rollout.multiTurn.toolTimeoutS. */
+  /** Time limit of a call, in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
   /** Characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from a result that is too long; absent = as the run sets it. */
+  /** Part of a long result to remove. Default: the run's setting. */
   truncateSide?: TruncateSide;
   /** Opens a separate session for each sample, for servers that keep state. Default: false, one for all samples. */
   perSample?: boolean;
@@ -33,9 +33,9 @@ export interface McpOptions {
   maxSessions?: number;
   /** Calls in flight at the same time; others wait, within their time limit. Default: 16. */
   maxConcurrency?: number;
-  /** Most tools that a server may list, unless `include` selects some. Default: 128. */
+  /** Maximum number of tools that a server may list, unless `include` selects some. Default: 128. */
   maxTools?: number;
-  /** Milliseconds to connect and to list. Default: 30,000. */
+  /** Time limit to connect and to list tools, in milliseconds. Default: 30,000. */
   connectTimeoutMs?: number;
   /** Allow http to other machines, although others on the network can read it. Default: false. */
   allowHttp?: boolean;
@@ -56,11 +56,11 @@ export interface McpTools {
 const MAX_DESCRIPTION = 2000;
 /** Characters to keep at each end of a result without `maxResponseLength`: more than runs show a model. */
 const KEPT_CHARACTERS = 2 ** 20;
-/** Most tools to read, whatever `include` selects. */
+/** Maximum number of tools to read, whatever `include` selects. */
 const MAX_LISTED = 2 ** 14;
 
 /**
- * Connects to an MCP server and returns the tools that it lists now. Call `close` when they are no longer needed.
+ * Connects to an MCP server and returns the tools that it lists now. Call `close` after the last use.
  * A URL uses Streamable HTTP, otherwise SSE. A command starts a process over stdio, in Node.
  *
  *   const { tools, close } = await mcpTools('https://host/mcp', { headers: { authorization: `Bearer ${token}` } });
@@ -127,21 +127,21 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
 function addressOf(server: string | URL | McpCommand, { allowHttp = false, headers }: McpOptions): McpServer {
   if (typeof server !== 'string' && !(server instanceof URL)) {
     if (typeof server?.command === 'string' && server.command !== '') return server;
-    throw new InputError('An MCP server needs a `command` or a URL; give { command, args } or "https://...".');
+    throw new InputError('An MCP server needs a `command` or a URL. Give { command, args } or "https://...".');
   }
   const url = URL.canParse(String(server)) ? new URL(String(server)) : undefined;
   if (!url || !/^https?:$/.test(url.protocol))
     throw new InputError(
-      'The address of an MCP server is no http or https URL; to start a program, give { command, args }.',
+      'The address of an MCP server is not an http or https URL. To start a program, give { command, args }.',
     );
   if (url.username !== '' || url.password !== '')
     throw new InputError(
-      `The address of the MCP server ${url.host} holds a name or a password; send it in \`headers\`.`,
+      `The address of the MCP server ${url.host} holds a name or a password. Send it in \`headers\`.`,
     );
   const isLocal = isLoopback(url.hostname);
   if (url.protocol === 'http:' && !isLocal && !allowHttp)
     throw new InputError(
-      `The MCP server ${url.host} is addressed by http, which others on the way can read; use https, or set allowHttp.`,
+      `The MCP server ${url.host} is addressed by http, which anyone on the network path can read. Use https, or set allowHttp.`,
     );
   for (const [key, value] of Object.entries(headers ?? {}))
     if (!/^[\w!#$%&'*+.^`|~-]+$/.test(key) || /[\r\n\0]/.test(value))
@@ -180,12 +180,12 @@ function choose(listed: unknown[], server: string, { include }: McpOptions, maxT
   const missing = include?.find((name) => !named.has(name));
   if (missing !== undefined)
     throw new InputError(
-      `The MCP server "${server}" has no tool "${missing}"; there is ${cutText([...named.keys()].join(', '), 500)}.`,
+      `The MCP server "${server}" has no tool "${missing}". There is ${cutText([...named.keys()].join(', '), 500)}.`,
     );
   const chosen = include ? include.map((name) => named.get(name)) : listed;
   if (chosen.length > maxTools)
     throw new InputError(
-      `The MCP server "${server}" lists more than ${maxTools} tools; choose some by \`include\`, or raise maxTools.`,
+      `The MCP server "${server}" lists more than ${maxTools} tools. Choose some by \`include\`, or raise maxTools.`,
     );
   return chosen;
 }
@@ -201,7 +201,7 @@ function readTools(listed: unknown[], server: string, { prefix = '' }: McpOption
   for (const tool of listed) {
     const serverName = isObject(tool) ? tool['name'] : undefined;
     if (!isObject(tool) || typeof serverName !== 'string' || serverName === '') {
-      notes.push(`${server}: a tool without a name is left out`);
+      notes.push(`${server}: a tool without a name is skipped`);
       continue;
     }
     const keywords: Notes = new Map();
@@ -210,15 +210,15 @@ function readTools(listed: unknown[], server: string, { prefix = '' }: McpOption
     const parameters = readInputSchema(tool['inputSchema'] ?? {}, keywords);
     if (!parameters || tools.some((other) => other.name === name)) {
       notes.push(
-        `${server}: tool "${shown}" is left out: ${parameters ? 'its name is taken' : 'its schema is of no object'}`,
+        `${server}: tool "${shown}" is skipped: ${parameters ? 'its name is taken' : 'its schema is not of an object'}`,
       );
       continue;
     }
     if (name !== `${prefix}${serverName}`) notes.push(`${server}: tool "${shown}" is named "${name}"`);
     const description = typeof tool['description'] === 'string' ? tool['description'] : '';
     if (description.length > MAX_DESCRIPTION)
-      notes.push(`${server}: the description of "${name}" is cut from ${description.length} characters`);
-    if (keywords.size > 0) notes.push(`${server}: "${name}": not held by constrained calls: ${placesOf(keywords)}`);
+      notes.push(`${server}: the description of "${name}" is truncated from ${description.length} characters`);
+    if (keywords.size > 0) notes.push(`${server}: "${name}": not enforced by constrained calls: ${placesOf(keywords)}`);
     tools.push({ name, description: cutText(description, MAX_DESCRIPTION), parameters, serverName });
   }
   return tools;

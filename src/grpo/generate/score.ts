@@ -1,4 +1,6 @@
-/** Scores a sample by the task's reward, which is a user's code: it may throw, wait for ever, or return anything. */
+/**
+ * Scores a sample with the task's reward, which is user code: it can throw, never resolve, or return anything.
+ */
 
 import { blame, isA, shownValue as shown, UserCodeError } from '../../errors.ts';
 import type { AgentLoopOutput } from '../../rollout/agent/loop.ts';
@@ -8,15 +10,15 @@ import type { Problem, Reward, ScoredSample, Task } from '../../tasks/task.ts';
 import { turnCount } from '../advantages/turns.ts';
 import type { GenerateOptions } from './options.ts';
 
-/** The largest float32, which advantages are trained as. */
+/** Largest float32: advantages are trained in float32. */
 export const LARGEST_REWARD = 3.4028234663852886e38;
 
 const MISSING: Reward = { score: NaN, acc: NaN };
-const EXPECTED = 'return { score, acc }, or a promise of it';
+const EXPECTED = 'Return { score, acc }, or a promise of it';
 
 interface Scored {
   reward: Reward;
-  /** What the user's code did wrong, where `onError` is 'skip': the sample has no reward then. */
+  /** Error of the user's code if `onError` is 'skip'; the sample has no reward then. */
   fault?: UserCodeError;
 }
 
@@ -24,11 +26,11 @@ type ScoreOptions = Pick<GenerateOptions, 'globalStep' | 'rewardTimeoutMs' | 'si
   task: Pick<Task, 'reward'>;
 };
 
-/** What is read of a sample that ended. */
+/** Fields read from a finished sample. */
 type Ended = Pick<AgentLoopOutput, 'messages' | 'trajectory' | 'fault'> &
   Partial<Pick<ScoredSample, 'toolRewards' | 'turnRewards' | 'toolStates' | 'state'>>;
 
-/** The reward of a sample. Throws UserCodeError if the reward function fails, unless `onError` is 'skip'. */
+/** Returns the reward of a sample. Throws UserCodeError if the reward function fails, unless `onError` is 'skip'. */
 export async function score(
   { task, globalStep, rewardTimeoutMs, signal, onError, onFault }: ScoreOptions,
   problem: Problem,
@@ -57,14 +59,14 @@ export async function score(
   try {
     return { reward: checkedReward(await timedReward(task, sample, rewardTimeoutMs, signal), problem, trajectory) };
   } catch (error) {
-    if (signal?.aborted) return { reward: MISSING }; // nobody waits for it
+    if (signal?.aborted) return { reward: MISSING }; // its result is not awaited
     const blamed = blame('reward', nameOf(problem), error, EXPECTED);
     if (onError !== 'skip' || !(blamed instanceof UserCodeError)) throw blamed;
     return skip(blamed);
   }
 }
 
-/** What the task's reward returns. Throws UserCodeError if that takes too long; `signal` ends the wait. */
+/** Returns the result of the task's reward. Throws UserCodeError if that takes too long; `signal` ends the wait. */
 export async function timedReward(
   task: Pick<Task, 'reward'>,
   sample: ScoredSample,
@@ -75,52 +77,55 @@ export async function timedReward(
     return await withTimeLimit('reward', () => task.reward(sample), timeoutMs, signal);
   } catch (error) {
     if (!isA(error, TimeLimitError)) throw error;
-    const message = `${nameOf(sample.problem)} did not resolve in ${timeoutMs / 1000} s (reward.timeoutS); ${EXPECTED}.`;
+    const message = `${nameOf(sample.problem)} did not resolve in ${timeoutMs / 1000} s (reward.timeoutS). ${EXPECTED}.`;
     throw new UserCodeError('reward took too long', message);
   }
 }
 
 const nameOf = ({ id }: Problem) => `The reward of problem "${id}"`;
 
-/** A copy of what a reward function returned, so that nothing changes it later. Throws UserCodeError. */
+/**
+ * Returns a copy of what the reward function returned, so that nothing changes it later. Throws UserCodeError if it is
+ * not a reward.
+ */
 function checkedReward(returned: Reward, problem: Problem, trajectory: Trajectory): Reward {
   const wrong = (what: string): UserCodeError => new UserCodeError('reward returned', `${nameOf(problem)} ${what}`);
-  if (typeof returned !== 'object' || returned === null) throw wrong(`is ${shown(returned)}; ${EXPECTED}.`);
+  if (typeof returned !== 'object' || returned === null) throw wrong(`is ${shown(returned)}. ${EXPECTED}.`);
   const reward = { ...returned };
   const range = `a finite number of at most ${LARGEST_REWARD.toPrecision(2)} (float32)`;
   if (!isAmount(reward.score))
-    throw wrong(`is ${shown(reward.score)}; give ${range}, or NaN where there is none for this sample.`);
+    throw wrong(`is ${shown(reward.score)}. Give ${range}, or NaN if there is none for this sample.`);
   if (!isAmount(reward.acc))
-    throw wrong(`has the acc ${shown(reward.acc)}; give 1 for right, 0 for wrong, or NaN where that is not known.`);
+    throw wrong(`has the acc ${shown(reward.acc)}. Give 1 for right, 0 for wrong, or NaN if unknown.`);
   if (reward.pred !== undefined && typeof reward.pred !== 'string')
-    throw wrong(`has the pred ${shown(reward.pred)}; give the answer as a text, or leave it out.`);
+    throw wrong(`has the pred ${shown(reward.pred)}. Give the answer as a text, or leave it out.`);
   for (const [name, value] of Object.entries(entriesOf(reward.extra, 'extra', wrong)))
     if (typeof value !== 'string' && !isAmount(value))
-      throw wrong(`has extra.${name} ${shown(value)}; give ${range}, NaN where it does not apply, or a text.`);
+      throw wrong(`has extra.${name} ${shown(value)}. Give ${range}, NaN if it does not apply, or a text.`);
   for (const [name, value] of Object.entries(entriesOf(reward.weights, 'weights', wrong)))
-    if (!Number.isFinite(value)) throw wrong(`has weights.${name} ${shown(value)}; give a finite number.`);
+    if (!Number.isFinite(value)) throw wrong(`has weights.${name} ${shown(value)}. Give a finite number.`);
   checkTurns(reward.turns, trajectory, wrong);
   return reward;
 }
 
-/** What may be reported and trained on: a number of float32's range, or NaN for none. */
+/** True for a number that can be reported and trained on: within float32's range, or NaN if missing. */
 const isAmount = (value: unknown): boolean => typeof value === 'number' && !(Math.abs(value) > LARGEST_REWARD);
 
 function entriesOf(values: unknown, name: string, wrong: (what: string) => Error): Record<string, unknown> {
   if (values === undefined) return {};
   if (typeof values === 'object' && values !== null) return values as Record<string, unknown>;
-  throw wrong(`has the ${name} ${shown(values)}; give values by name, or leave it out.`);
+  throw wrong(`has the ${name} ${shown(values)}. Give values by name, or leave it out.`);
 }
 
-/** Throws where `turns` has less than a number or NaN for every turn that is trained. */
+/** Throws unless `turns` has a number or NaN for every trained turn. */
 function checkTurns(turns: unknown, { mask }: Trajectory, wrong: (what: string) => Error): void {
   if (turns === undefined) return;
-  const rule = 'give one number for every assistant turn, 0 or NaN where there is none.';
-  if (!Array.isArray(turns)) throw wrong(`has the turns ${shown(turns)}; ${rule}`);
+  const rule = 'Give one number for every assistant turn, 0 or NaN if there is none.';
+  if (!Array.isArray(turns)) throw wrong(`has the turns ${shown(turns)}. ${rule}`);
   const trained = turnCount(mask);
   const fault = (turn: number, what: string) =>
     wrong(
-      `has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are [${turns.map(shown).join(', ')}]; ${rule}`,
+      `has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are [${turns.map(shown).join(', ')}]. ${rule}`,
     );
   const bad = turns.findIndex((value) => !isAmount(value));
   if (bad >= 0) throw fault(bad, shown(turns[bad]));

@@ -1,22 +1,26 @@
-/** The text files beside the weights of a checkpoint: read as bytes, so that what training does not change is saved as it was. */
+/**
+ * Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged.
+ */
 
 import { InputError } from '../../errors.ts';
-import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.ts';
+import { type ModelConfig, modelConfigToJson, parseModelConfig, readEosTokenIds } from '../config.ts';
 
 type Json = Record<string, unknown>;
 
-/** Source of a checkpoint's files: a folder, a browser's own file system, bytes in memory. */
+/** Source of a checkpoint's files: a folder, a browser's own file system, or bytes in memory. */
 export interface CheckpointFiles {
-  /** Bytes of the file, or undefined if there is none. Other failures must throw. */
+  /** Number of bytes of the file; undefined if the file is missing. Must throw for other failures. */
   size(path: string): Promise<number | undefined>;
-  /** Bytes begin..end of a file that is there. */
+  /** Bytes begin..end of an existing file. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
+  /** Names in the folder, in no order. Absent if it cannot be listed. */
+  names?(): Promise<string[]>;
 }
 
-/** Bytes of a checkpoint's text files by name, as they were read. */
+/** Unchanged bytes of a checkpoint's text files by name. */
 export type SourceFiles = ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 
-/** No config, template, tokenizer or index is as long. */
+/** Larger than any config, template, tokenizer or index. */
 export const MAX_TEXT_BYTES = 128 * 2 ** 20;
 
 const [CONFIG, GENERATION] = ['config.json', 'generation_config.json'];
@@ -24,23 +28,31 @@ const [TOKENIZER, TOKENIZER_CONFIG] = ['tokenizer.json', 'tokenizer_config.json'
 const TEMPLATE = 'chat_template.jinja';
 /** Path of transformers' second template. It is saved in tokenizer_config.json, because a checkpoint has no folders. */
 const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
-/** Other spellings of what tokenizer.json and tokenizer_config.json say; copied while those are unchanged. */
+/** Other formats of the content of tokenizer.json and tokenizer_config.json; copied if those two are unchanged. */
 const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];
+const OTHER_TOKENIZERS = /^vocab\.|\.(model|tiktoken)$/;
 const SPECIAL_TOKENS = 'special_tokens_map.json';
 
-/** Text files that a checkpoint may lack. */
+/** Text files that a checkpoint can lack. */
 export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
 const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
 
-/** Tokenizer of a folder; parsed. */
+/** Other files in a model's folder: licence, README, tokenizers of other libraries, code. */
+const OTHERS = /^(licen[cs]e|notice|readme|use_policy)(\.|$)|\.(json|txt|md|model|tiktoken|jinja|py)$/i;
+/** Files that describe the weights, or an earlier run. */
+const OUTDATED = /^\.|^(adapter_config|manifest|trainer_state|(all|eval|train)_results)\.json$|\.index\.json$/;
+/** Size limit of a file that is copied into each checkpoint. */
+const MAX_OTHER_BYTES = 32 * 2 ** 20;
+
+/** Parsed tokenizer of a folder. */
 export interface TokenizerJson {
-  /** Parsed `tokenizer.json`; absent if the folder has none. */
+  /** Parsed `tokenizer.json`; undefined if the folder lacks it. */
   tokenizerJson?: Json;
-  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
+  /** Parsed `tokenizer_config.json`. Its `chat_template` is read from `chat_template.jinja` if that file exists. */
   tokenizerConfigJson?: Json;
 }
 
-/** Reads every text file that is there. Throws InputError for one that is too long, or an HTML page. */
+/** Reads every text file that exists. Throws InputError if one is too long, or an HTML page. */
 export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFiles> {
   const found = new Map<string, Uint8Array<ArrayBuffer>>();
   for (const name of NAMES) {
@@ -50,28 +62,43 @@ export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFil
   return found;
 }
 
-/** The tokenizer that the files hold. Throws InputError. */
+/** True for a file of a model's folder that is not read here and stays valid when the weights change. */
+export const isOtherFile = (name: string, size: number): boolean =>
+  OTHERS.test(name) && !OUTDATED.test(name) && !NAMES.includes(name) && !name.includes('/') && size <= MAX_OTHER_BYTES;
+
+/** Reads the other files of a folder that can be listed; `isOtherFile` says which. */
+export async function readOtherFiles(files: CheckpointFiles): Promise<SourceFiles> {
+  const found = new Map<string, Bytes>();
+  for (const name of ((await files.names?.()) ?? []).filter((name) => isOtherFile(name, 0)).sort()) {
+    // A folder of that name has no bytes.
+    const size = await files.size(name).catch(() => undefined);
+    if (size !== undefined && isOtherFile(name, size)) found.set(name, (await files.read(name, 0, size)).slice());
+  }
+  return found;
+}
+
+/** Parses the tokenizer of the files. Throws InputError. */
 export function tokenizerIn(files: SourceFiles): TokenizerJson {
   const tokenizerJson = jsonIn(files, TOKENIZER);
   const tokenizerConfigJson = withTemplates(files, jsonIn(files, TOKENIZER_CONFIG));
   return { ...(tokenizerJson && { tokenizerJson }), ...(tokenizerConfigJson && { tokenizerConfigJson }) };
 }
 
-/** The config with the end tokens of `generation_config.json` as well. Throws InputError. */
+/** Returns the config, including the end tokens of `generation_config.json`. Throws InputError. */
 export function withGenerationConfig(config: ModelConfig, files: SourceFiles): ModelConfig {
   const more = readEosTokenIds(jsonIn(files, GENERATION) ?? {}, GENERATION, config.vocabSize);
   const eosTokenIds = [...new Set([...(config.eosTokenIds ?? []), ...more])];
   return eosTokenIds.length > 0 ? { ...config, eosTokenIds } : config;
 }
 
-/** The tokenizer's files and those beside it: the source's own, but for what says something else by now. */
+/** Returns the tokenizer's files and the other text files: the source's own, except for those that are out of date. */
 export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }: Saved): Map<string, Bytes> {
   const source = sourceFiles ?? new Map<string, Bytes>();
   const files = new Map([...source].filter(([name]) => name !== CONFIG && name !== TOOL_TEMPLATE));
   const drop = (...names: string[]) => names.forEach((name) => files.delete(name));
   const { tokenizerJson: json, tokenizerConfigJson: config } = tokenizerIn(files);
   if (!isSame(json, tokenizerJson)) {
-    drop(TOKENIZER, ...TOKENIZER_COPIES);
+    drop(TOKENIZER, ...TOKENIZER_COPIES, ...[...files.keys()].filter((name) => OTHER_TOKENIZERS.test(name)));
     if (tokenizerJson) files.set(TOKENIZER, encodeJson(tokenizerJson));
   }
   if (!isSame(config, tokenizerConfigJson)) {
@@ -82,21 +109,41 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
   return files;
 }
 
-/** The source's `config.json` with the model's own values over it, and the tokenizer's ids where it names none. */
+/**
+ * Returns the source's `config.json`, byte for byte except for the dtype. A source without an end token gets the tokenizer's ids, because
+ * transformers' generate() would not end otherwise. A fresh model gets all of the tokenizer's ids.
+ */
 export function configFile(
-  { config, sourceFiles, ...tokenizer }: Saved & { config: ModelConfig },
+  { config, sourceFiles = new Map<string, Bytes>(), ...tokenizer }: Saved & { config: ModelConfig },
   dtype: string,
 ): Bytes {
-  // auto_map names Python files, which are not beside the model any more.
-  const { auto_map: _, ...source } = (sourceFiles && jsonIn(sourceFiles, CONFIG)) ?? {};
+  const { auto_map, ...rest } = jsonIn(sourceFiles, CONFIG) ?? {};
+  // auto_map names Python files: it goes where they are not beside the model.
+  const hasCode = [...sourceFiles.keys()].some((name) => name.endsWith('.py'));
+  const source: Json = hasCode && auto_map !== undefined ? { ...rest, auto_map } : rest;
+  if (config.eosTokenIds && isOfSource(config, sourceFiles)) {
+    const named = ['torch_dtype', 'dtype'].filter((key) => key in source);
+    const changed = named.length > 0 ? named : dtype === 'float32' ? [] : ['torch_dtype'];
+    const wanted = { ...source, ...Object.fromEntries(changed.map((key) => [key, dtype])) };
+    const text = textIn(sourceFiles, CONFIG)!.replace(/("(?:torch_)?dtype"\s*:\s*)"\w*"/g, `$1"${dtype}"`);
+    return isSame(JSON.parse(text), wanted) ? new TextEncoder().encode(text) : encodeJson(wanted);
+  }
+  const [ids, own] = [specialTokenIds(tokenizer), modelConfigToJson(config)];
+  const end = source['eos_token_id'] ?? own['eos_token_id'] ?? ids['eos_token_id'];
   return encodeJson({
-    ...specialTokenIds(tokenizer),
+    ...ids,
     ...source,
-    ...modelConfigToJson(config),
-    ...('eos_token_id' in source && { eos_token_id: source['eos_token_id'] }),
+    ...own,
+    ...(end !== undefined && { eos_token_id: end }),
     torch_dtype: dtype,
     ...('dtype' in source && { dtype }),
   });
+}
+
+/** True if the config was read from these files and not changed since. */
+function isOfSource(config: ModelConfig, files: SourceFiles): boolean {
+  const json = jsonIn(files, CONFIG);
+  return json !== undefined && isSame(withGenerationConfig(parseModelConfig(json), files), config);
 }
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -132,13 +179,13 @@ function textIn(files: SourceFiles, name: string): string | undefined {
   return bytes && new TextDecoder().decode(bytes);
 }
 
-/** A JSON object of the files; undefined if there is no such file. Throws InputError for any other content. */
+/** Parses a JSON object of the files; undefined if the file is missing. Throws InputError for any other content. */
 export function jsonIn(files: SourceFiles, name: string): Json | undefined {
   const text = textIn(files, name);
   return text === undefined ? undefined : parseObject(text, name);
 }
 
-/** Throws an InputError if the file is not a JSON object. */
+/** Reads a JSON object from a file; undefined if the file is missing. Throws InputError for any other content. */
 export async function readStoredJson(files: CheckpointFiles, path: string): Promise<Json | undefined> {
   const bytes = await readSmall(files, path);
   return bytes && parseObject(new TextDecoder().decode(bytes), path);
@@ -155,12 +202,12 @@ function parseObject(text: string, path: string): Json {
   throw new InputError(`${path} must hold a JSON object.`);
 }
 
-/** Throws an InputError for an HTML page, which a server gives in place of a file that it does not have. */
+/** Reads a small file. Throws InputError for an HTML page, which some servers return for a missing file. */
 async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Array | undefined> {
   const size = await files.size(path);
   if (size === undefined) return undefined;
   if (size > MAX_TEXT_BYTES) {
-    throw new InputError(`${path} has ${size} bytes; at most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
+    throw new InputError(`${path} has ${size} bytes. At most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
   }
   const bytes = await files.read(path, 0, size);
   if (!isHtml(bytes)) return bytes;
@@ -170,7 +217,7 @@ async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Arr
   );
 }
 
-/** True if bytes begin as an HTML document does. */
+/** True if the bytes start like an HTML document. */
 export const isHtml = (bytes: Uint8Array): boolean =>
   /^\s*<(!doctype|html)/i.test(new TextDecoder().decode(bytes.subarray(0, 100)));
 

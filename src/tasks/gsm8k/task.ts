@@ -40,6 +40,7 @@ export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): Syn
   };
 }
 
+/** Returns training problem `index` of a run's seed. */
 export function trainProblem(index: number, seed: number): Gsm8kProblem {
   const rng = keyedRng('gsm8k-train', seed, index);
   const template = rng.pick(TEMPLATES);
@@ -60,8 +61,8 @@ export function heldOutProblems(count: number): Gsm8kProblem[] {
       return makeProblem(`held-out-${index}`, template, numbers, rng);
     }
     throw new InputError(
-      `${count} held-out problems were asked for, but template "${template.id}" has no more than ` +
-        `${Math.floor(index / TEMPLATES.length)}; ask for at most ${index}.`,
+      `${count} held-out problems were requested, but template "${template.id}" has no more than ` +
+        `${Math.floor(index / TEMPLATES.length)}. Ask for at most ${index}.`,
     );
   });
 }
@@ -112,6 +113,7 @@ function runProgram(program: string[]): string[] {
   return results;
 }
 
+/** Replaces #1, #2, ... in a step by earlier results. */
 export function fillResults(step: string, results: string[]): string {
   return step.replace(/#(\d+)/g, (_, number: string) => results[Number(number) - 1]);
 }

@@ -39,16 +39,17 @@ export function conversationTokens(
 }
 
 /**
- * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant message. After
- * it, the assistant's text and end token are imitated (mask 1); other turns are not. The ids equal those of such a rollout.
- * Throws InputError if there is no prompt or no assistant message, or if the last message is not the assistant's.
+ * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant
+ * message. After it, the assistant's text and end token are imitated (mask 1); other turns are not. The ids equal those
+ * of such a rollout. Throws InputError without a prompt or an assistant message, or if the last message is not the
+ * assistant's.
  */
 export function sftExample(tokenizer: ChatTokenizer, messages: readonly Message[]): DemonstrationTokens {
   const first = messages.findIndex(({ role }) => role === 'assistant');
   if (first < 1 || messages[messages.length - 1].role !== 'assistant') {
     const roles = messages.map(({ role }) => role).join(', ') || 'none';
     throw new InputError(
-      `An example is a prompt and then turns that end with the assistant's; these messages are of: ${roles}.`,
+      `An example is a prompt and then turns that end with the assistant's. These messages are of: ${roles}.`,
     );
   }
   return conversationTokens(tokenizer, { messages: messages.slice(0, first) }, messages.slice(first));
