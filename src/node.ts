@@ -2,7 +2,7 @@
 
 import { fileURLToPath } from 'node:url';
 import { installDawn } from './cli/dawn.ts';
-import { folderFiles } from './cli/files.ts';
+import { folderFiles, ggufFile, isGguf } from './cli/files.ts';
 import { type CheckpointWithTokenizer, collectWeights, withTokenizer } from './model/checkpoint/checkpoint.ts';
 import { openCheckpoint } from './model/checkpoint/open.ts';
 
@@ -15,7 +15,7 @@ export async function installWebGpu(): Promise<void> {
 }
 
 /**
- * The model and tokenizer of a folder in Hugging Face format, or of a checkpoint of `webgrpo/checkpoints`. Throws InputError naming what is missing
+ * The model and tokenizer of a folder in Hugging Face format, of a GGUF file, or of a checkpoint of `webgrpo/checkpoints`. Throws InputError naming what is missing
  * or damaged.
  */
 export async function readCheckpoint(
@@ -23,6 +23,7 @@ export async function readCheckpoint(
 ): Promise<CheckpointWithTokenizer> {
   const folder = typeof from === 'string' || from instanceof URL ? from : new URL('.', from['config.json']);
   const path = typeof folder === 'string' ? folder : fileURLToPath(folder);
-  const { weights, ...model } = withTokenizer(path, await openCheckpoint(folderFiles(path)));
+  const files = isGguf(path) ? ggufFile(path) : folderFiles(path);
+  const { weights, ...model } = withTokenizer(path, await openCheckpoint(files));
   return { ...model, weights: await collectWeights(weights) };
 }

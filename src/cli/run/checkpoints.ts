@@ -23,7 +23,7 @@ import {
   newestCheckpoint,
   writeCheckpoint,
 } from '../../runs/checkpointFolder.ts';
-import { disk, folderFiles, readBytes, readJsonFile, shippedPath } from '../files.ts';
+import { disk, folderFiles, ggufFile, isGguf, readBytes, readJsonFile, shippedPath } from '../files.ts';
 
 /** A model and its tokenizer. */
 export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
@@ -32,11 +32,12 @@ export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Opens a checkpoint folder, the newest checkpoint of a run folder, `org/name` or a URL. Throws InputError naming it. */
+/** Opens a checkpoint folder, the newest checkpoint of a run folder, a GGUF file, `org/name` or a URL. Throws InputError naming it. */
 export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
+    if (isGguf(folder)) throw new InputError(`${folder} has no tokenizer. Choose a file that holds a whole model.`);
     throw new InputError(
       `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.`,
     );
@@ -55,9 +56,10 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
   }
 }
 
-/** A folder, else what the address names, downloaded into the cache. A missing folder among folders is no address. */
+/** A GGUF file or a folder, else what the address names, downloaded into the cache. A missing folder among folders is no address. */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
   const path = shippedPath(given);
+  if (isGguf(path) && !path.startsWith('http')) return { folder: path, files: ggufFile(path) };
   const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
   if (!isFolder && isRemote(path)) {
     const options = {
@@ -90,6 +92,7 @@ function showProgress(): (progress: DownloadProgress) => void {
 
 /** Readers speak of what is in the file; which folder it was is known here. */
 function inFolder(error: unknown, folder: string): unknown {
+  if (isGguf(folder)) return error; // which names the file
   const isBadFile = error instanceof RangeError || error instanceof InputError;
   return isBadFile ? new InputError(`${folder}: ${error.message}`) : error;
 }

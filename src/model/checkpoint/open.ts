@@ -15,6 +15,7 @@ import {
   readSourceFiles,
   readStoredJson,
   type SourceFiles,
+  type StoredTensor,
   tokenizerIn,
   type TokenizerJson,
   withGenerationConfig,
@@ -52,12 +53,12 @@ const INDEX = 'model.safetensors.index.json';
 /** Buffers that old Llama checkpoints carry; they follow from the config. */
 const DERIVED = /\.rotary_emb\.inv_freq$/;
 
-/** A tensor and the file it lies in. */
-type Located = SafetensorsEntry & { file: string };
+type Tensors = ReadonlyMap<string, StoredTensor>;
 type Shapes = ReadonlyMap<string, { shape: number[] }>;
 
 /** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
+  if (files.gguf !== undefined) return openGguf(files, files.gguf);
   const sourceFiles = await readSourceFiles(files);
   const configJson = jsonIn(sourceFiles, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
@@ -67,10 +68,18 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   checkShapes(config, tensors, file);
   return {
     config,
-    weights: { pieces: () => readPieces(files, config, tensors) },
+    weights: { pieces: () => readPieces(config, tensors) },
     ...tokenizer,
     sourceFiles,
   };
+}
+
+/** The same parts of one GGUF file. Saved again, it is a folder that has no text files to keep. */
+async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
+  const { readGguf } = await import('./gguf/model.ts'); // few models are
+  const { config, tensors, tokenizer } = await readGguf(files, name);
+  checkShapes(config, tensors, name);
+  return { config, weights: { pieces: () => readPieces(config, tensors) }, ...tokenizer, sourceFiles: new Map() };
 }
 
 /** The shard files that an index names, in order of first mention. */
@@ -129,11 +138,7 @@ function differentHead(file: string): InputError {
   );
 }
 
-async function* readPieces(
-  files: CheckpointFiles,
-  config: ModelConfig,
-  tensors: ReadonlyMap<string, Located>,
-): AsyncIterable<WeightPiece> {
+async function* readPieces(config: ModelConfig, tensors: Tensors): AsyncIterable<WeightPiece> {
   const storedHead = config.tieWordEmbeddings ? tensors.get('lm_head.weight') : undefined;
   for (const { name, shape } of parameterSpecs(config)) {
     const entry = tensors.get(name)!;
@@ -142,10 +147,10 @@ async function* readPieces(
     const step = Math.max(1, Math.floor(PIECE_BYTES / 4 / row)) * row;
     for (let first = 0; first < total; first += step) {
       const count = Math.min(step, total - first);
-      const data = await readElements(files, entry, first, count);
+      const data = await entry.read(first, count);
       checkFinite(name, data, entry.file, first);
       if (storedHead && name === 'model.embed_tokens.weight') {
-        const twin = await readElements(files, storedHead, first, count);
+        const twin = await storedHead.read(first, count);
         if (twin.some((value, i) => value !== data[i])) throw differentHead(storedHead.file);
       }
       yield { name, shape, first, data };
@@ -153,38 +158,44 @@ async function* readPieces(
   }
 }
 
-async function readElements(files: CheckpointFiles, entry: Located, first: number, count: number) {
+async function readElements(
+  files: CheckpointFiles,
+  file: string,
+  entry: SafetensorsEntry,
+  first: number,
+  count: number,
+) {
   const width = entry.dtype === 'F32' ? 4 : 2;
   const begin = entry.begin + first * width;
-  const bytes = await files.read(entry.file, begin, begin + count * width);
+  const bytes = await files.read(file, begin, begin + count * width);
   if (bytes.length === count * width) return decodeTensor(entry.dtype, bytes);
   throw new InputError(
-    `${entry.file}: ${count * width} bytes of "${entry.name}" were asked for, but ${bytes.length} came; the file was ` +
+    `${file}: ${count * width} bytes of "${entry.name}" were asked for, but ${bytes.length} came; the file was ` +
       `cut short while it was read.`,
   );
 }
 
 /** Locates the tensors of one safetensors file, or of the shards in an index. Errors about the complete set name `file`. */
-async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Map<string, Located>; file: string }> {
+async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Tensors; file: string }> {
   const whole = await readHeader(files, WEIGHTS);
-  if (whole) return { tensors: new Map(whole.map((entry) => [entry.name, entry])), file: WEIGHTS };
+  if (whole) return { tensors: new Map(whole), file: WEIGHTS };
   const index = await readStoredJson(files, INDEX);
   if (!index) throw new InputError(`The checkpoint has neither ${WEIGHTS} nor ${INDEX}; convert it to safetensors.`);
   return { tensors: await locateInShards(files, weightMapOf(index)), file: INDEX };
 }
 
-async function locateInShards(files: CheckpointFiles, weightMap: Map<string, string>): Promise<Map<string, Located>> {
-  const tensors = new Map<string, Located>();
+async function locateInShards(files: CheckpointFiles, weightMap: Map<string, string>): Promise<Tensors> {
+  const tensors = new Map<string, StoredTensor>();
   for (const shard of new Set(weightMap.values())) {
     const entries = await readHeader(files, shard);
     if (!entries) throw new InputError(`The checkpoint has no ${shard}, which ${INDEX} names. Download it again.`);
-    for (const entry of entries) {
-      const home = weightMap.get(entry.name);
+    for (const [name, tensor] of entries) {
+      const home = weightMap.get(name);
       if (home !== shard) {
         const places = home === undefined ? 'does not name' : `places in ${home}`;
-        throw new InputError(`${shard} holds the tensor "${entry.name}", which ${INDEX} ${places}.`);
+        throw new InputError(`${shard} holds the tensor "${name}", which ${INDEX} ${places}.`);
       }
-      tensors.set(entry.name, entry);
+      tensors.set(name, tensor);
     }
   }
   for (const [name, shard] of weightMap) {
@@ -194,13 +205,16 @@ async function locateInShards(files: CheckpointFiles, weightMap: Map<string, str
 }
 
 /** The header alone is read: it says where every tensor lies. */
-async function readHeader(files: CheckpointFiles, file: string): Promise<Located[] | undefined> {
+async function readHeader(files: CheckpointFiles, file: string): Promise<[name: string, StoredTensor][] | undefined> {
   const size = await files.size(file);
   if (size === undefined) return undefined;
   const start = await files.read(file, 0, Math.min(8, size));
   const length = safetensorsHeaderBytes(start, size, file);
   const { entries } = readSafetensorsHeader(await files.read(file, 0, length), size, file);
-  return entries.map((entry) => ({ ...entry, file }));
+  return entries.map((entry) => {
+    const read = (first: number, count: number) => readElements(files, file, entry, first, count);
+    return [entry.name, { shape: entry.shape, file, read }];
+  });
 }
 
 /** A safetensors file of the same folder: no path, and no device of Windows. */

@@ -11,6 +11,17 @@ export interface CheckpointFiles {
   size(path: string): Promise<number | undefined>;
   /** Bytes begin..end of a file that is there. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
+  /** Name of the GGUF file that holds everything. Absent: a folder in Hugging Face format. */
+  gguf?: string;
+}
+
+/** A tensor of a checkpoint that is read in parts. */
+export interface StoredTensor {
+  shape: number[];
+  /** File that it lies in. */
+  file: string;
+  /** Elements first..first + count, whole rows, as float32. Throws InputError. */
+  read(first: number, count: number): Promise<Float32Array>;
 }
 
 /** Bytes of a checkpoint's text files by name, as they were read. */
