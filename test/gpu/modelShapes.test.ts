@@ -143,7 +143,7 @@ test('what goes wrong half-way frees what was allocated', () =>
     const { weights: source } = await openCheckpoint(filesOf((path) => Promise.resolve(files.get(path))));
     const before = { ...gpu.counters };
     await expect(loadModel(gpu, tinyConfig, 16, source)).rejects.toThrow(
-      `model.safetensors: tensor "${name}" holds NaN at element 37; the weights are damaged.`,
+      `model.safetensors: tensor "${name}" holds NaN at element 37. The weights are damaged: use another copy of the file.`,
     );
     await expect(loadModel(gpu, tinyConfig, 16, new Map())).rejects.toThrow('The checkpoint has no "model.embed_');
     expect([gpu.counters.buffers, gpu.counters.bytes]).toEqual([before.buffers, before.bytes]);

@@ -264,12 +264,12 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'NaN',
     () => withTensors((t) => t.get(UP)!.data.fill(NaN, 95)),
-    `model.safetensors: tensor "${UP}" holds NaN at element 95; the weights are damaged.`,
+    `model.safetensors: tensor "${UP}" holds NaN at element 95. The weights are damaged: use another copy of the file.`,
   ],
   [
     'infinity',
     () => withTensors((t) => t.get(UP)!.data.fill(-Infinity, 0, 1)),
-    `model.safetensors: tensor "${UP}" holds -Infinity at element 0; the weights are damaged.`,
+    `model.safetensors: tensor "${UP}" holds -Infinity at element 0. The weights are damaged: use another copy of the file.`,
   ],
 ];
 
@@ -286,7 +286,7 @@ test('saving refuses what loading would', () => {
   const tensors = weights();
   tensors.get(UP)!.data[3] = NaN;
   expect(() => saveCheckpoint({ config: CONFIG, weights: tensors })).toThrow(
-    `The model to save: tensor "${UP}" holds NaN at element 3; the weights are damaged.`,
+    `The model to save: tensor "${UP}" holds NaN at element 3. The weights are damaged: use another copy of the file.`,
   );
 });
 

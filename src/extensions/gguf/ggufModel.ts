@@ -7,7 +7,14 @@ import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { elementCount, parameterSpecs } from '../../model/params.ts';
 import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
-import { LAYER_NAMES, NAMES, ROPE_FACTORS, SPLITTINGS, TOKEN_TYPES } from '../../model/checkpoint/gguf/names.ts';
+import {
+  LAYER_NAMES,
+  NAMES,
+  ROPE_FACTORS,
+  SPLITTINGS,
+  TOKEN_TYPES,
+  TOKENIZER_JSON,
+} from '../../model/checkpoint/gguf/names.ts';
 import { ropeFactors } from '../../model/checkpoint/gguf/rope.ts';
 import { type GgufTensor, type GgufType, type GgufValue, Q8_BLOCK, writeGguf } from './gguf.ts';
 
@@ -161,6 +168,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     ...moreEnds,
     ['tokenizer.ggml.add_bos_token', addBos === true],
     ...templateMetadata(tokenizerConfigJson['chat_template']),
+    ...(splitting.isKnown ? [] : [[TOKENIZER_JSON, JSON.stringify(tokenizerJson)] satisfies [string, GgufValue]]),
   ];
   return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
 }

@@ -123,7 +123,7 @@ export function checkFinite(name: string, data: Float32Array, file: string, firs
   const bad = data.findIndex((value) => !Number.isFinite(value));
   if (bad < 0) return;
   throw new InputError(
-    `${file}: tensor "${name}" holds ${data[bad]} at element ${first + bad}; the weights are damaged.`,
+    `${file}: tensor "${name}" holds ${data[bad]} at element ${first + bad}. The weights are damaged: use another copy of the file.`,
   );
 }
 

@@ -39,7 +39,8 @@ const FIRST_BYTES = 2 ** 20;
 const MAX_TENSORS = 2 ** 16;
 const MAX_KEYS = 2 ** 14;
 const MAX_NAME_BYTES = 256;
-const MAX_STRING_BYTES = 2 ** 21;
+/** The largest is a whole tokenizer.json. */
+const MAX_STRING_BYTES = 2 ** 25;
 /** Values in all lists together; a vocabulary of 2^20 tokens has three lists. */
 const MAX_ITEMS = 2 ** 22;
 const MAX_DEPTH = 2;

@@ -91,7 +91,8 @@ class Settings {
       return parseModelConfig(json);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
-      throw new InputError(`${this.file}, as a ${error.message}`, { cause: error });
+      const remedy = /\. [A-Z]/.test(error.message) ? '' : ' Choose another model.';
+      throw new InputError(`${this.file}, as a ${error.message}${remedy}`, { cause: error });
     }
   }
 

@@ -43,3 +43,6 @@ export const SPLITTINGS: Readonly<Record<'llama-bpe' | 'qwen2', string>> = {
   'llama-bpe': `${CONTRACTIONS}\\p{N}{1,3}${REST}`,
   qwen2: `${CONTRACTIONS}\\p{N}${REST}`,
 };
+
+/** Key of a whole tokenizer.json, which the format has beside llama.cpp's own keys. */
+export const TOKENIZER_JSON = 'tokenizer.huggingface.json';

@@ -3,7 +3,7 @@
 import { InputError } from '../../../errors.ts';
 import type { TokenizerJson } from '../sourceFiles.ts';
 import { type GgufValue, shown } from './header.ts';
-import { SPLITTINGS, TOKEN_TYPES } from './names.ts';
+import { SPLITTINGS, TOKEN_TYPES, TOKENIZER_JSON } from './names.ts';
 
 type Json = Record<string, unknown>;
 
@@ -74,6 +74,7 @@ export function tokenizerOf(
     return [{ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special }];
   });
   const { pre_tokenizer, normalizer = null, ignore_merges = false } = PRE_TOKENIZERS[pre as string];
+  const whole = metadata.get(TOKENIZER_JSON);
   const idIn = (key: string): number | undefined => {
     const id = get(key);
     const isId = typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < tokens.length;
@@ -84,17 +85,27 @@ export function tokenizerOf(
     return id === undefined ? [] : [[name, tokens[id]] as const];
   });
   return {
-    tokenizerJson: {
-      version: '1.0',
-      truncation: null,
-      padding: null,
-      added_tokens: added,
-      normalizer,
-      pre_tokenizer,
-      post_processor: { ...BYTES, trim_offsets: false, use_regex: true },
-      decoder: { ...BYTES, use_regex: true },
-      model: { type: 'BPE', dropout: null, unk_token: null, ignore_merges, vocab: Object.fromEntries(vocab), merges },
-    },
+    tokenizerJson:
+      whole === undefined
+        ? {
+            version: '1.0',
+            truncation: null,
+            padding: null,
+            added_tokens: added,
+            normalizer,
+            pre_tokenizer,
+            post_processor: { ...BYTES, trim_offsets: false, use_regex: true },
+            decoder: { ...BYTES, use_regex: true },
+            model: {
+              type: 'BPE',
+              dropout: null,
+              unk_token: null,
+              ignore_merges,
+              vocab: Object.fromEntries(vocab),
+              merges,
+            },
+          }
+        : parseWhole(whole, file),
     tokenizerConfigJson: {
       tokenizer_class: 'PreTrainedTokenizerFast',
       clean_up_tokenization_spaces: false,
@@ -104,6 +115,19 @@ export function tokenizerOf(
       ...templatesOf(metadata),
     },
   };
+}
+
+/** Throws InputError. What is in it is checked when a tokenizer is made of it. */
+function parseWhole(text: GgufValue, file: string): Json {
+  try {
+    const json: unknown = typeof text === 'string' ? JSON.parse(text) : undefined;
+    if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Json;
+  } catch {
+    // Refused below.
+  }
+  throw new InputError(
+    `${file} has a "${TOKENIZER_JSON}" that is not a JSON object. Choose another file of the model.`,
+  );
 }
 
 const SPECIAL_TOKENS = {
