@@ -31,7 +31,7 @@ export const score: Command = {
   usage: ['score --model checkpoints/gsm8k-tool --tokens tokens.json'],
   flags: {
     ...JSON_FLAG,
-    model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
+    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; the tokenizer is not needed' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
     dtype: { ...COMPUTE_DTYPE_FLAG, help: `${COMPUTE_DTYPE_FLAG.help}; says the error against float32` },

@@ -6,7 +6,7 @@ import { choice, count, flag, names, number, text, part, positive, requiredText 
 
 export const model = part({
   path: requiredText({
-    why: 'Hugging Face checkpoint: a folder, org/name (@revision), the URL of a folder; or a YAML of webgrpo sft, run first.',
+    why: 'Hugging Face checkpoint: a folder, org/name (@revision), the URL of a folder; or a .gguf file; or a YAML of webgrpo sft, run first.',
     verl: '=',
     trl: 'model_name_or_path',
   }),
