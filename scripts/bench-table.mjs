@@ -1,4 +1,4 @@
-/** Writes the table of targets in docs/guides/speed-and-memory.md from bench/results/*.json. What was not measured stays "-". */
+/** Writes the table of targets in docs/lab/performance.md from bench/results/*.json. What was not measured stays "-". */
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const RESULTS = join(ROOT, 'bench', 'results');
-const PAGE = join(ROOT, 'docs', 'guides', 'speed-and-memory.md');
+const PAGE = join(ROOT, 'docs', 'lab', 'performance.md');
 const [START, END] = ['<!-- targets: node scripts/bench-table.mjs -->', '<!-- end of targets -->'];
 
 /** @typedef {import('../bench/report.ts').Report} Report */
@@ -59,7 +59,7 @@ function table(reports) {
 const page = readFileSync(PAGE, 'utf8');
 const [before, rest] = page.split(START);
 const after = rest?.split(END)[1];
-if (after === undefined) throw new Error(`docs/guides/speed-and-memory.md lacks the line ${START} or ${END}.`);
+if (after === undefined) throw new Error(`docs/lab/performance.md lacks the line ${START} or ${END}.`);
 const reports = readReports();
 const text = reports.length > 0 ? table(reports) : 'No whole run is kept yet: `npm run bench`.';
 writeFileSync(PAGE, `${before}${START}\n\n${text}\n\n${END}${after}`);

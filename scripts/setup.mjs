@@ -1,6 +1,7 @@
 /**
  * All the set-up there is: packages, a WebGPU adapter for Node, a Chromium for the tests. Plain Node, no dependencies.
- * Its findings are remembered, so a second start costs a few milliseconds. `node scripts/setup.mjs` runs all of it.
+ * Its findings are remembered, so a second start costs a few milliseconds. `node scripts/setup.mjs` runs all of it; words after it (adapter,
+ * browser, nats-server) choose.
  */
 
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
@@ -8,6 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findAdapter, stillThere } from './lib/adapter.mjs';
 import { ensureChromium } from './lib/chromium.mjs';
+import { ensureNatsServer } from './lib/natsServer.mjs';
 import { ensurePackages } from './lib/packages.mjs';
 import { exitOnSetupError, say } from './lib/say.mjs';
 
@@ -87,7 +89,10 @@ function remember(what, asked, found) {
 
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
   try {
-    setup({ adapter: true, browser: true });
+    const words = process.argv.slice(2);
+    const isAsked = (/** @type {string} */ program) => words.length === 0 || words.includes(program);
+    setup({ adapter: isAsked('adapter'), browser: isAsked('browser') });
+    if (words.includes('nats-server')) ensureNatsServer();
   } catch (error) {
     exitOnSetupError(error);
   }

@@ -87,6 +87,14 @@ const e2e = {
   inChromium: true,
 };
 
+/** Checks that need no program: they run while programs are looked for and installed. */
+const CHECKS = [
+  check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
+  check('prose', join(ROOT, 'scripts', 'prose.mjs')),
+  check('lint', bin('oxlint/bin/oxlint'), '--deny-warnings', '.'),
+  check('format', bin('oxfmt/bin/oxfmt'), '--check', '.'),
+];
+
 /**
  * Groups run one after another, the lanes of a group side by side, the stages of a lane one after another. A software adapter computes on
  * all cores, so stages that use the GPU much run alone.
@@ -94,15 +102,7 @@ const e2e = {
  */
 const GROUPS = [
   [
-    [
-      check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
-      check('prose', join(ROOT, 'scripts', 'prose.mjs')),
-      check('lint', bin('oxlint/bin/oxlint'), '--deny-warnings', '.'),
-      check('format', bin('oxfmt/bin/oxfmt'), '--check', '.'),
-      fullCheck('size'),
-      fullCheck('docs', '--check'),
-      vitest('browser', { needs: 'browser', inChromium: true }),
-    ],
+    [fullCheck('size'), fullCheck('docs', '--check'), vitest('browser', { needs: 'browser', inChromium: true })],
     [vitest('unit', {}, 'unit*')],
   ],
   [[vitest('gpu', { needs: 'adapter' })]],
@@ -113,7 +113,7 @@ const GROUPS = [
   [[fullCheck('recipes')]],
   [[fullCheck('pressure')]],
 ];
-const STAGES = GROUPS.flat(2);
+const STAGES = [...CHECKS, ...GROUPS.flat(2)];
 
 /**
  * Looks for the programs that the stages need, installs what it can, and names what is missing. In CI a missing program is an error.
@@ -121,7 +121,6 @@ const STAGES = GROUPS.flat(2);
  * @returns {Found}
  */
 function prepare(stages) {
-  setup();
   /** @type {Found} */
   const found = new Map();
   const look = (
@@ -199,12 +198,31 @@ async function runStage({ name, args, env: own, count, files, needs, inChromium 
  */
 async function runGroup(group, stages, found, words) {
   const lanes = group.map((lane) => lane.filter((stage) => stages.includes(stage))).filter((lane) => lane.length > 0);
-  const rows = lanes.map(async (lane) => {
-    const done = [];
-    for (const stage of lane) done.push(await runStage(stage, found, words, lanes.length === 1));
-    return done;
-  });
-  return (await Promise.all(rows)).flat();
+  return (await Promise.all(lanes.map((lane) => runLane(lane, found, words, lanes.length === 1)))).flat();
+}
+
+/**
+ * @param {Stage[]} lane
+ * @param {Found} found
+ * @param {string[]} words
+ * @param {boolean} isAlone see runStage
+ */
+async function runLane(lane, found, words, isAlone) {
+  const rows = [];
+  for (const stage of lane) rows.push(await runStage(stage, found, words, isAlone));
+  return rows;
+}
+
+/**
+ * Installs what the stages need in a process of its own, so that others are awaited meanwhile. A failure is reported by `prepare`.
+ * @param {Stage[]} stages
+ */
+async function install(stages) {
+  const programs = new Set(stages.map(({ needs }) => needs));
+  const isTested = stages.some(({ count }) => count !== fromExitCode);
+  const words = [...(isTested ? ['adapter', 'nats-server'] : []), ...(programs.has('browser') ? ['browser'] : [])];
+  const args = [join(ROOT, 'scripts', 'setup.mjs'), ...words];
+  if (words.length > 0) await runNodeTimed(args, { cwd: ROOT, env: process.env, isLive: true });
 }
 
 /**
@@ -284,11 +302,12 @@ const isFull = process.argv.includes('--full');
 try {
   const started = performance.now();
   const { stages, files } = chosen(words);
-  const found = prepare(stages);
+  setup();
   rmSync(RESULTS, { recursive: true, force: true });
   mkdirSync(RESULTS, { recursive: true });
-  /** @type {Row[]} */
-  const rows = [];
+  const checks = CHECKS.filter((stage) => stages.includes(stage));
+  const [rows] = await Promise.all([runLane(checks, new Map(), files, false), install(stages)]);
+  const found = prepare(stages);
   for (const group of GROUPS) rows.push(...(await runGroup(group, stages, found, files)));
   // A choice of files, or of tests by --full, has other shares.
   if (files.length === 0) {

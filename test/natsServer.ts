@@ -114,7 +114,7 @@ export function selfSigned(folder: string): { cert: string; key: string } {
   return { cert, key };
 }
 
-/** A server that runs already: its administrator has made two users, as docs/guides/pipelines.md says. */
+/** A server that runs already: its administrator has made two users, as docs/guides/rooms.md says. */
 export async function runningServer({ jetStream = true } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
   const port = await freePort();

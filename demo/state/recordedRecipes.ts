@@ -1,6 +1,6 @@
 /**
  * Recipes as they were run: what a card shows before anything was trained here. SwiftShader of Chromium 156, two cores; seconds are what
- * the run would take alone on the machine (scripts/record-recipes.mjs). docs/guides/page.md says which run each is.
+ * the run would take alone on the machine (scripts/record-recipes.mjs). docs/lab/page.md says which run each is.
  */
 
 export interface Recorded {

@@ -7,7 +7,7 @@ import { bringWeights } from './pipeline/sharedWeights.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from './types.ts';
 
 /** The weights after a step. Throws NotFiniteError if they are not finite: no run can resume from them. */
-export async function finiteWeights(model: ModelEngine, step: number, lr: number): Promise<TensorMap> {
+export async function finiteWeights(model: ModelEngine, step: number, lr: number | 'auto'): Promise<TensorMap> {
   const weights = await model.exportWeights();
   for (const [name, { data }] of weights)
     if (!data.every(Number.isFinite))

@@ -117,7 +117,7 @@ export class RunHealth implements StatefulPart {
   }
 
   /** Throws NotFiniteError if step after step was not finite, the last of them `step`. */
-  check(step: number, lr: number): void {
+  check(step: number, lr: number | 'auto'): void {
     if (this.#hopeless === undefined) return;
     throw new NotFiniteError(
       step,

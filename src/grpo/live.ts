@@ -43,6 +43,8 @@ export function withSettings(
   const tree = copyOf(config as unknown as Tree);
   for (const [key, value] of Object.entries(settings)) {
     refuseFixed(config, key);
+    if (typeof value !== 'number')
+      throw new InputError(`change: "${key}" is ${JSON.stringify(value)}; allowed: numbers.`);
     setAt(tree, key, value);
   }
   const { 'actor.klLossCoef': klLossCoef } = settings;

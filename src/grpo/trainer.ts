@@ -6,8 +6,8 @@ import type { TrainConfig } from './config/types.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import type { InFlight, SampleSource, SourceOptions } from './generate/samples.ts';
-import { checkedProblems, withTotalSteps } from './generate/trainingSet.ts';
-import { validate, type ValidateOptions } from './generate/validate.ts';
+import { checkedProblems, completed } from './generate/trainingSet.ts';
+import { unlessEnded, validate, type ValidateOptions } from './generate/validate.ts';
 import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
 import type { Metrics } from './metrics.ts';
@@ -56,7 +56,7 @@ export class GrpoTrainer {
   /** Throws InputError if trainer.totalEpochs counts an endless task. */
   constructor(options: GrpoTrainerOptions) {
     const { task, engine, loss, advantage, inspect, toolParser } = options;
-    const config = withTotalSteps(options.config, task, engine.tokenizer);
+    const config = completed(options.config, task, engine);
     agentLoopOf(config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
     this.#options = options;
     this.#events = eventsOf(options);
@@ -115,7 +115,7 @@ export class GrpoTrainer {
     }
   }
 
-  /** Ends `fit` after the current step. */
+  /** Ends `fit` after the current step. An evaluation ends at once, and its step is logged without its metrics. */
   stop(): void {
     this.#stopping.abort();
   }
@@ -243,9 +243,13 @@ export class GrpoTrainer {
     const { testFreq, totalTrainingSteps } = config.trainer;
     const isEnd = step === 0 || step === totalTrainingSteps;
     const isDue = isEnd || (testFreq > 0 && step % testFreq === 0);
-    if (isDue) Object.assign(metrics, await this.validate({ greedy: isEnd || readsGreedy(config) }));
+    const { signal } = this.#stopping;
+    const evaluate = async (greedy: boolean) =>
+      Object.assign(metrics, await this.validate({ greedy, signal }).catch(unlessEnded(signal)));
+    if (isDue) await evaluate(isEnd || readsGreedy(config));
+    if (step === 0 && signal.aborted) return undefined; // the run that resumes evaluates again
     const reached = goalReached(config, metrics, isFirst);
-    if (reached !== undefined && !isDue) Object.assign(metrics, await this.validate({ greedy: true }));
+    if (reached !== undefined && !isDue) await evaluate(true);
     history.push(metrics);
     await this.#events.onStep(metrics, samples, inputs);
     return reached;

@@ -1,14 +1,15 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText, peersMarkdown } from '../../src/cli/configDocs.ts';
 import { oneLine, quoted, startedAs } from '../../src/cli/process/startedAs.ts';
 import { disk, readJsonFile, readText, shippedPath, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
+import { processIo, withIo } from '../../src/cli/process/io.ts';
+import { Progress, resolvedAlgorithm, say, sayProgress, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
 import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -144,6 +145,27 @@ test('the progress line', () => {
   expect(stepLine(before, 9, undefined, NaN)).toBe('step 0/9  pass@1 0.250');
 });
 
+test('progress: on a terminal in one line, in a log after 30 s without a line', () => {
+  let now = 1e6;
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
+  onTestFinished(() => clock.mockRestore());
+  const said = (isTTY: boolean) => {
+    let text = '';
+    withIo({ ...processIo, stderr: { isTTY, write: (more: string) => (text += more) } }, () => {
+      now += 60_000;
+      say('step 1');
+      const progress = new Progress();
+      for (let done = 0; done <= 4; done++, now += 12_000) sayProgress(progress.text(done, 4, 'problems'));
+    });
+    return text;
+  };
+  expect(said(false)).toBe('step 1\n3 of 4 problems, 0:12 left\n');
+  expect(said(true).split('\r\x1b[K').slice(2)).toEqual([
+    '0 of 4 problems',
+    ...['1 of 4 problems, 0:36 left', '2 of 4 problems, 0:24 left', '3 of 4 problems, 0:12 left', '4 of 4 problems'],
+  ]);
+});
+
 test('the report stands alone and cannot be broken out of', async () => {
   const { folder } = await RunFolder.create(disk, join(temporary(), 'a<b'), { note: '</script>' });
   for (const metrics of HISTORY) await folder.appendMetrics(metrics);
@@ -183,9 +205,10 @@ test('docs/reference/from-trl-verl.md is the table that export and hints read', 
 });
 
 test('docs/reference/config.md is what the schemas say', () => {
-  expect(readFileSync('docs/reference/config.md', 'utf8'), 'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md').toBe(
-    configMarkdown(),
-  );
+  expect(
+    readFileSync('docs/reference/config.md', 'utf8'),
+    'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md',
+  ).toBe(configMarkdown());
   expect(configText('actor.optim').keys.map(({ path }) => path)).toContain('actor.optim.lr');
   expect(() => configText('optimizer')).toThrow(
     /The config has no part "optimizer"; there are train, sft, name, engine/,

@@ -108,7 +108,7 @@ test.each([
   ['rollout.n=1.5', 't.yaml: "rollout.n" is 1.5; allowed: integer >= 1.'],
   ['rollout.n=many', 't.yaml: "rollout.n" is "many"; allowed: integer >= 1.'],
   ['rollout.topP=1.5', 't.yaml: "rollout.topP" is 1.5; allowed: 0.000001 to 1.'],
-  ['actor.optim.lr=0', 't.yaml: "actor.optim.lr" is 0; allowed: > 0.'],
+  ['actor.optim.lr=0', 't.yaml: "actor.optim.lr" is 0; allowed: auto, or > 0.'],
   ['actor.optim.optimizer=adafactor', '"actor.optim.optimizer" is "adafactor"; allowed: AdamW | SGD | SignSGD | Muon.'],
   ['actor.optim.momentum=0.9', 'actor.optim.momentum is set, but actor.optim.optimizer is AdamW, which has none'],
   ['actor.optim.lr=.nan', '"actor.optim.lr" is'],

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
 import { checkFirstPrompts, checkTemplate, requestLosses } from '../../src/grpo/generate/templateCheck.ts';
-import { checkedProblems, withTotalSteps } from '../../src/grpo/generate/trainingSet.ts';
+import { checkedProblems, completed } from '../../src/grpo/generate/trainingSet.ts';
 import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -16,6 +16,7 @@ import { jsonlTask } from '../../src/tasks/jsonl/task.ts';
 import type { Problem, SyncTask, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { TINY_CONFIG } from '../tinyConfig.ts';
 
 const config = resolveTrainConfig({
   name: 'problems',
@@ -105,6 +106,7 @@ const { trainSize: _, ...withoutEnd } = words;
 
 const { tokenizer: wordsJson, config: wordsConfig } = FILES;
 const wordsTokenizer = new ChatTokenizer(wordsJson, wordsConfig);
+const wordsEngine = { tokenizer: wordsTokenizer, model: { config: TINY_CONFIG } };
 
 function wordQueue(data: object, task: Task = words) {
   const all = { trainBatchSize: 2, ...data };
@@ -190,7 +192,7 @@ test('trainer.totalEpochs: whole batches of an epoch times epochs, of the proble
   const stepsOf = (trainer: object, data: object = {}, task: Task = words) => {
     const all = { trainBatchSize: 3, ...data };
     const tree = { name: 'x', model: { path: 'x' }, data: all, actor: { ppoMiniBatchSize: 3 }, trainer };
-    return withTotalSteps(resolveTrainConfig(tree), task, wordsTokenizer).trainer.totalTrainingSteps;
+    return completed(resolveTrainConfig(tree), task, wordsEngine).trainer.totalTrainingSteps;
   };
   expect(stepsOf({ totalEpochs: 5 })).toBe(10); // floor(8 / 3) x 5
   expect(stepsOf({ totalEpochs: 5 }, { filterOverlongPrompts: true, maxPromptLength: lengthOf(1) })).toBe(5); // 4 of 8 fit
@@ -230,7 +232,7 @@ test('a task that gives promises: each asked for once, all of a step before the 
   await new Promise((resolve) => setTimeout(resolve));
   expect((await queue.take(1))[0].id).toBe('w4');
   await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
-  expect(() => withTotalSteps(epochs(), { ...later, trainSize: 8 }, wordsTokenizer)).toThrow(
+  expect(() => completed(epochs(), { ...later, trainSize: 8 }, wordsEngine)).toThrow(
     'counts problems before the run, but task "words" gives promises of them; set trainer.totalTrainingSteps',
   );
 });

@@ -5,8 +5,9 @@ import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
-import { lrFactor, type LrSchedule, warmupSteps } from '../../src/grpo/update/learningRate.ts';
+import { defaultLr, lrFactor, type LrSchedule, warmupSteps, withLr } from '../../src/grpo/update/learningRate.ts';
 import { lengthPenalties, maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
+import { TINY_CONFIG } from '../tinyConfig.ts';
 
 const resolved = (algorithm: object, actor: object = {}) =>
   resolveTrainConfig({ name: 't', model: { path: 'm' }, algorithm, actor });
@@ -61,6 +62,25 @@ test('every number of a loss is a key of actor.policyLoss, and every key a numbe
   );
   // REINFORCE has its two from algorithm.rolloutCorrection.
   expect(numbers.filter((name) => !name.startsWith('rolloutIs')).sort()).toEqual([...keys].sort());
+});
+
+test('actor.optim.lr: auto is the rate of the model size, ten times that for LoRA', () => {
+  const full = [0.4e6, 2.3e6, 135e6, 500e6, 7e9, 70e9].map((parameters) => defaultLr(parameters, false));
+  expect(full).toEqual([2.5e-4, 2.5e-4, 1.5e-5, 6.2e-6, 1e-6, 1e-6]);
+  expect([0.4e6, 135e6, 7e9].map((parameters) => defaultLr(parameters, true))).toEqual([1e-3, 1.5e-4, 1e-5]);
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x' } });
+  const lrOf = (...of: Parameters<typeof withLr>) => withLr(...of).actor.optim.lr;
+  expect(config.actor.optim.lr).toBe('auto');
+  expect(lrOf(config, TINY_CONFIG)).toBe(2.5e-4);
+  expect(lrOf(config, TINY_CONFIG, true)).toBe(1e-3);
+  for (const model of [
+    { path: 'x', loraRank: 4 },
+    { path: 'x', loraAdapterPath: 'y' },
+  ])
+    expect(lrOf(resolveTrainConfig({ name: 'x', model }), TINY_CONFIG)).toBe(1e-3);
+  expect(lrOf(resolveTrainConfig({ name: 'x', model: { path: 'x' }, actor: { optim: { lr: 3 } } }), TINY_CONFIG)).toBe(
+    3,
+  );
 });
 
 test('warm-up, cosine to the floor, constant', () => {

@@ -104,8 +104,8 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expect(greeting()).rejects.toThrow('self-signed certificate');
   });
 
-  test('one that runs already: workers train there by the rights of docs/guides/pipelines.md', async () => {
-    const page = readFileSync('docs/guides/pipelines.md', 'utf8');
+  test('one that runs already: workers train there by the rights of docs/guides/rooms.md', async () => {
+    const page = readFileSync('docs/guides/rooms.md', 'utf8');
     for (const subject of [...WORKER_RIGHTS.publish, ...WORKER_RIGHTS.subscribe])
       expect(page).toContain(JSON.stringify(subject));
     const running = await runningServer();

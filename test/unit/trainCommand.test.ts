@@ -3,7 +3,7 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
@@ -48,6 +48,53 @@ const linesOf = <T>(path: string) =>
 const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/global_step']);
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
+
+test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resumes, of a later step it is missing', async () => {
+  const settings = ['trainer.totalTrainingSteps=2', 'trainer.testFreq=1', 'trainer.valBeforeTrain=true'];
+  const gate = new TestGate();
+  const stopIn = async (run: RunningCommand) => {
+    await gate.held('turn');
+    run.signal('SIGINT');
+    gate.open();
+    return run.done;
+  };
+  const evaluatedSteps = (name: string) =>
+    metricsOf(name).flatMap((line) => (line['timing_s/testing'] === undefined ? [] : [line['training/global_step']]));
+  gate.upTo(0, 'turn');
+  const atStart = await stopIn(start(['name=evaluated', ...settings], gate));
+  expect(atStart.said.join('\n')).toContain('Stopping: this evaluation ends without a result');
+  expect(atStart.status).toBe(3);
+  expect(existsSync(inRun('evaluated', 'metrics.jsonl'))).toBe(false);
+
+  // The first turn after the update of step 1 is of its evaluation.
+  gate.upTo(0);
+  const resumed = start(['name=evaluated', ...settings, 'trainer.resumeMode=auto'], gate);
+  await gate.held('update');
+  gate.upTo(0, 'turn');
+  gate.upTo(Infinity);
+  expect((await stopIn(resumed)).status).toBe(3);
+  expect(evaluatedSteps('evaluated')).toEqual([0]);
+  expect(stepsOf('evaluated')).toEqual([0, 1]);
+
+  expect((await train('name=evaluated', ...settings, 'trainer.resumeMode=auto')).status).toBe(0);
+  expect((await train('name=whole', ...settings)).status).toBe(0);
+  expect(evaluatedSteps('evaluated')).toEqual([0, 2]);
+  const withoutValues = (name: string) => metricsOf(name).filter((line) => line['training/global_step'] !== 1);
+  expect(withoutTimes(withoutValues('evaluated'))).toEqual(withoutTimes(withoutValues('whole')));
+});
+
+test('a learning rate that is auto: said as a number, which the run folder has', async () => {
+  const { said } = await train('name=auto', 'actor.optim.lr=auto', 'trainer.totalTrainingSteps=1');
+  expect(said.join('\n')).toMatch(/^learning rate: 0.00025, for 0.409 M parameters; actor.optim.lr sets another$/m);
+  expect(readFileSync(inRun('auto', 'config.yaml'), 'utf8')).toMatch(/^ +lr: 0.00025$/m);
+  const again = await train(
+    'name=auto',
+    'actor.optim.lr=auto',
+    'trainer.totalTrainingSteps=2',
+    'trainer.resumeMode=auto',
+  );
+  expect(again.said.filter((line) => line.includes('lr'))).toEqual([]); // it has not changed
+});
 
 test('a run with trackers and few checkpoints, gone on with twice', async () => {
   const settings = [
@@ -177,11 +224,11 @@ test('a second signal ends the process at once', async () => {
   gate.upTo(0);
   const running = start(['name=ended', 'trainer.totalTrainingSteps=2'], gate);
   await gate.reached(1);
-  vi.spyOn(performance, 'now')
-    .mockReturnValueOnce(1e9)
-    .mockReturnValueOnce(1e9 + 1000);
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(1e9);
+  onTestFinished(() => clock.mockRestore());
   running.signal('SIGINT');
   expect(running.endedBy).toEqual([]);
+  clock.mockReturnValue(1e9 + 1000);
   running.signal('SIGINT');
   expect(running.endedBy).toEqual(['SIGINT']);
   gate.open();

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { withLr } from '../../grpo/update/learningRate.ts';
 import { isGsm8k } from '../../grpo/warmStart.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
@@ -71,19 +72,20 @@ export const exportRun: Command = {
       io.result({ out, notes });
       return;
     }
-    const config = await configOf(source, flags['config'], overrides);
-    const { name, module } = config.task;
-    if (!isGsm8k(config.task))
+    const asked = await configOf(source, flags['config'], overrides);
+    const { name, module } = asked.task;
+    if (!isGsm8k(asked.task))
       throw new InputError(
         `task.${module === undefined ? 'name' : 'module'} is "${module ?? name}"; only the reward of gsm8k is written in Python so far.`,
       );
-    if (config.model.loraRank > 0)
+    if (asked.model.loraRank > 0)
       throw new InputError(
-        `model.loraRank is ${config.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
+        `model.loraRank is ${asked.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
           `merged folder with --config and model.loraRank=0.`,
       );
     const peer = target as keyof typeof TARGETS;
-    const model = await withChatTemplate(await loadModelFiles(source), config.model.customChatTemplate);
+    const model = await withChatTemplate(await loadModelFiles(source), asked.model.customChatTemplate);
+    const config = withLr(asked, model.config);
     const { splits, tools } = await dataOf(config);
     const tokenizerConfigJson = exportedTokenizerConfig(model, config, { tools, peer });
     const { files, ...run } = await TARGETS[peer](config, splits);

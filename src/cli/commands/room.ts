@@ -7,7 +7,7 @@ import { checkTrainRules } from '../../grpo/config/rules.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
-import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
+import { completed } from '../../grpo/generate/trainingSet.ts';
 import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
@@ -63,7 +63,7 @@ export const room: Command = {
       value: 'URL',
       help: 'a NATS server that runs already, with the controller as nats://user:password@host:port',
     },
-    worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/guides/pipelines.md has its rights" },
+    worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/guides/rooms.md has its rights" },
     'trust-workers': { help: 'take what workers say as it is: whoever has the join code then decides what is trained' },
   },
   details: () => STOPS,
@@ -109,7 +109,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const session = await openSession(await withWarmStart(onDevice));
     closing.push(() => session.close());
     const { engine, task } = session;
-    const config = withTotalSteps(run.config, task, engine.tokenizer);
+    const config = completed(run.config, task, engine, session.lora && true);
     const checkpoint = await checkpointToResume(config);
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());

@@ -41,7 +41,8 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
     return value === undefined ? [] : [[key, theirs, value]];
   });
   const said = Object.entries(lost(config)).filter(([, applies]) => applies !== false);
-  const known = [...said, ...written].map(([key]) => key);
+  // A value that is not written is the peer's own, or of what this run does not do.
+  const known = [...[...said, ...written].map(([key]) => key), ...Object.keys(values)];
   const unnamed = changedKeys(config).filter((key) => !known.includes(key) && !elsewhere.test(key));
   const sentence = (key: string, why: string | boolean) => {
     const value = valueAt(config, key);

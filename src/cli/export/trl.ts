@@ -45,7 +45,7 @@ const ifAdaptive = (key: 'entropyCoeffDelta' | 'entropyCoeffMin' | 'entropyCoeff
 const TRL: Peer = {
   name: 'TRL',
   elsewhere:
-    /^(model\.(path|lora|target|useRslora|dtype)|task\.|data\.maxPromptLength|rollout\.(multiTurn\.enable|maxNumSeqs)|actor\.(useKlLoss|lossAggMode|shuffle|ppoMaxTokenLen|ppoMicroBatch|optim\.(optimizer|minLrRatio|numCycles|lrWarmupStepsRatio))|algorithm\.(klPenalty|klCtrl|filterGroups|rolloutCorrection\.(rollout[IR]s|bypass))|trainer\.(totalEpochs|logger|resume))/,
+    /^(model\.(path|lora|target|useRslora|dtype)|task\.|data\.maxPromptLength|rollout\.(multiTurn\.(enable|maxToolResponseLength)|maxNumSeqs)|actor\.(useKlLoss|lossAggMode|shuffle|ppoMaxTokenLen|ppoMicroBatch|optim\.(optimizer|minLrRatio|numCycles|lrWarmupStepsRatio))|algorithm\.(klPenalty|klCtrl|filterGroups|rolloutCorrection\.(rollout[IR]s|bypass))|trainer\.(totalEpochs|logger|resume))/,
   values: {
     'data.trainBatchSize': ({ data, actor }) => data.trainBatchSize / actor.ppoMiniBatchSize,
     'data.chatTemplateKwargs': ({ data }) =>

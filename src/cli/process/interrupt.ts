@@ -12,8 +12,9 @@ export const STOPPED_EXIT_CODE = 3;
 
 /** For --help. */
 export const STOPS =
-  `Ctrl-C, SIGTERM and SIGHUP end the run after the step that it is in, save it, and exit with ${STOPPED_EXIT_CODE}; a second one ends it at once,\n` +
-  "with 128 + the signal's number. One process at a time may write to a run folder.";
+  'Ctrl-C, SIGTERM and SIGHUP end the run after the step that it is in, and an evaluation at once; the run is saved, and the exit\n' +
+  `code is ${STOPPED_EXIT_CODE}. A second one ends the process at once, with 128 + the signal's number. One process at a time may write to\n` +
+  'a run folder.';
 
 /** A signal to a process group comes twice where a parent (npm, scripts/webgrpo.mjs) hands its own on: within this it is one. */
 const SAME_SIGNAL_MS = 300;

@@ -3,7 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { passAt1 } from '../../report/metricOf.ts';
-import { currentIo } from '../process/io.ts';
+import { currentIo, type Io } from '../process/io.ts';
 
 /** A line that the next one overwrites on a terminal, and that is left out elsewhere. */
 export function sayPassing(text: string): void {
@@ -12,8 +12,32 @@ export function sayPassing(text: string): void {
 }
 
 export function say(text: string): void {
-  const { stderr } = currentIo();
+  const io = currentIo();
+  const { stderr } = io;
+  saidAt.set(io, performance.now());
   stderr.write(stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
+}
+
+/** Time of the last line that stays, on the clock of `performance`. */
+const saidAt = new WeakMap<Io, number>();
+const QUIET_MS = 30_000;
+
+/** How far a step or an evaluation is. The next line overwrites it on a terminal; elsewhere it is printed after 30 s without a line. */
+export function sayProgress(text: string): void {
+  const io = currentIo();
+  if (io.stderr.isTTY) sayPassing(text);
+  else if (performance.now() - (saidAt.get(io) ?? 0) >= QUIET_MS) say(text);
+}
+
+/** Counts the parts of a long task, and how long the rest will take if each takes as long as those before. */
+export class Progress {
+  readonly #started = performance.now();
+
+  /** Returns for example "12 of 48 problems, 1:30 left". */
+  text(done: number, total: number, unit: string): string {
+    const seconds = ((performance.now() - this.#started) / 1000 / done) * (total - done);
+    return `${done} of ${total} ${unit}${done > 0 && done < total ? `, ${clock(seconds)} left` : ''}`;
+  }
 }
 
 /** The algorithm that its name and the config's own keys come to, in a line. Terms that are off are left out. */

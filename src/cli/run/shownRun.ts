@@ -11,6 +11,7 @@ import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { FitResult, Phase } from '../../grpo/types.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
+import { parameterCount } from '../../model/params.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { type RunSummary, summarizeRun } from '../../report/summary.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
@@ -26,7 +27,7 @@ import {
   TrainingRun,
 } from '../../runs/trainingRun.ts';
 import { onInterrupt } from '../process/interrupt.ts';
-import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from './progress.ts';
+import { Progress, resolvedAlgorithm, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
@@ -64,6 +65,10 @@ class ShownRun implements RunHost<RunSession> {
   readonly #phases = new PhaseClock();
   #trackers: Tracker[] = [];
   #removeHandler: () => void = () => {};
+  /** Of the phase that runs, whose samples are counted. */
+  #progress = new Progress();
+  #samples = 0;
+  #isEvaluating = false;
   readonly note = say;
 
   constructor(parts: RunParts) {
@@ -93,13 +98,18 @@ class ShownRun implements RunHost<RunSession> {
     return changesSince(from, this.#run.config, step);
   }
 
-  async onFolder(step: number | undefined, { task }: RunSession): Promise<void> {
+  async onFolder(step: number | undefined, { task, model, lora }: RunSession): Promise<void> {
     const { folder } = this.#parts;
     const { config, history } = this.#run;
     if (step === undefined) {
       const { samples, updates, maxTokens } = batchTable(config);
       say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
       say(`algorithm: ${resolvedAlgorithm(config)}`);
+      if (this.#parts.config.actor.optim.lr === 'auto') {
+        const millions = (parameterCount(model.config) / 1e6).toPrecision(3);
+        const of = lora ? ' trained by LoRA' : '';
+        say(`learning rate: ${config.actor.optim.lr}, for ${millions} M parameters${of}; actor.optim.lr sets another`);
+      }
     } else {
       await setLaterAside(folder, step);
       await forget(folder, (kept) => kept > step);
@@ -112,13 +122,29 @@ class ShownRun implements RunHost<RunSession> {
     await this.#parts.onReady?.();
     this.#removeHandler = onInterrupt(() => {
       this.#run.stop();
-      say(this.#parts.onStop?.() ?? 'Stopping after this step; press Ctrl-C again to quit without saving.');
+      const ending = this.#isEvaluating
+        ? 'Stopping: this evaluation ends without a result'
+        : 'Stopping after this step';
+      say(this.#parts.onStop?.() ?? `${ending}; press Ctrl-C again to quit without saving.`);
     });
   }
 
   onPhase(phase: Phase, step: number): void {
     this.#phases.mark(phase);
-    sayPassing(`step ${step}: ${phase}`);
+    this.#isEvaluating = phase === 'validate';
+    [this.#progress, this.#samples] = [new Progress(), 0];
+    sayProgress(`step ${step}: ${phase}`);
+  }
+
+  onSample(): void {
+    if (this.#isEvaluating) return;
+    const { data, rollout } = this.#run.config;
+    const [done, total] = [++this.#samples, data.trainBatchSize * rollout.n];
+    if (done <= total) sayProgress(`generating: ${this.#progress.text(done, total, 'samples')}`);
+  }
+
+  onEvaluating(done: number, total: number, step: number): void {
+    sayProgress(`step ${step}: evaluating, ${this.#progress.text(done, total, 'problems')}`);
   }
 
   async onFault({ step, reason, inputs }: Fault): Promise<void> {

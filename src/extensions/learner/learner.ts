@@ -8,7 +8,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { type Metrics, rolloutProbsDiff } from '../../grpo/metrics.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from '../../grpo/types.ts';
 import { gatherEntries, type MiniBatch, type Sample, scatterEntries } from '../../grpo/update/batch.ts';
-import { optimizerOptions, scheduledLr } from '../../grpo/update/learningRate.ts';
+import { optimizerOptions, scheduledLr, withLr } from '../../grpo/update/learningRate.ts';
 import { lossValue, type PolicyData, PolicyGradient, tokenOutputs } from '../../grpo/update/policyGradient.ts';
 import { packedRows, policyData, type RowLimits } from './rows.ts';
 import { drawRows, sampleRequests } from './sampling.ts';
@@ -55,7 +55,7 @@ export class Learner {
 
   constructor({ engine, config }: LearnerOptions) {
     this.engine = engine;
-    this.config = config;
+    this.config = withLr(config, engine.model.config);
   }
 
   /** Optimizer steps so far, those of `step` aside: the version of the weights. */

@@ -88,9 +88,13 @@ class Calls {
     };
     const [kind, how] = said[error.kind];
     const isToolOutput = call === 'tool.execute' && error.kind === 'result';
-    return new UserCodeError(isToolOutput ? TOOL_RETURNED : `${call} ${kind}`, `${whole} ${how}; see docs/guides/tasks.md.`, {
-      cause: error,
-    });
+    return new UserCodeError(
+      isToolOutput ? TOOL_RETURNED : `${call} ${kind}`,
+      `${whole} ${how}; see docs/guides/tasks.md.`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * The file of a step that `trainer.keepRollouts` keeps, rollouts/step-N.safetensors: all that its update was computed from but the
- * weights. Columns with a number a token lie end to end, sample by sample; docs/guides/replay.md has the table.
+ * weights. Columns with a number a token lie end to end, sample by sample; docs/reference/files.md has the table.
  */
 
 import { concat } from '../../concat.ts';

@@ -159,6 +159,16 @@ export const number = <const D extends number | undefined, const N extends Notes
 export const positive = <const N extends Notes>(byDefault: number, unit: string, notes: N) =>
   key(byDefault, v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32)), '> 0', unit, notes);
 
+/** Like `positive`, or "auto", which is the default. */
+export const positiveOrAuto = <const N extends Notes>(unit: string, notes: N) =>
+  key(
+    'auto',
+    v.union([v.picklist(['auto']), v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32))]),
+    'auto, or > 0',
+    unit,
+    notes,
+  );
+
 export const flag = <const D extends boolean | undefined, const N extends Notes>(byDefault: D, notes: N) =>
   key(byDefault, v.boolean(), 'true | false', '', notes);
 

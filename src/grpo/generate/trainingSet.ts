@@ -1,6 +1,7 @@
 /** How many training problems there are, which of them are used, and how long a run over them is. */
 
 import { InputError } from '../../errors.ts';
+import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { checkAgentName } from '../../rollout/agent/loop.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
@@ -9,6 +10,7 @@ import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
+import { withLr } from '../update/learningRate.ts';
 
 /**
  * The task with `data.trainMaxSamples` of its training problems: the first of the stream, which for a file are a random
@@ -92,10 +94,24 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 }
 
 /**
+ * The config of a run on a task and a model: what is "auto", or counted from the task, has its value. Unchanged if nothing is. Throws
+ * InputError if trainer.totalEpochs counts an endless task.
+ * @param isLora as withLr takes it
+ */
+export function completed(
+  config: TrainConfig,
+  task: Task,
+  { tokenizer, model }: { tokenizer: ChatTokenizer; model: { config: ModelConfig } },
+  isLora?: boolean,
+): TrainConfig {
+  return withLr(withTotalSteps(config, task, tokenizer), model.config, isLora);
+}
+
+/**
  * The config with the steps that `trainer.totalEpochs` comes to, as verl counts them: whole batches of an epoch (of problems
  * that are not too long) times epochs. Unchanged where totalTrainingSteps is written. Throws InputError for an endless task.
  */
-export function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
+function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
   const { totalTrainingSteps, totalEpochs } = config.trainer;
   if (totalEpochs === undefined || Number.isFinite(totalTrainingSteps)) return config;
   const { trainSize, train } = limitedTask(task, config);

@@ -40,6 +40,14 @@ export async function validate(
   return evaluation.result();
 }
 
+/** Returns a handler of errors of an evaluation: it has no metrics if the signal ended it. */
+export const unlessEnded =
+  (signal: AbortSignal) =>
+  (error: unknown): Metrics => {
+    if (!signal.aborted || error !== signal.reason) throw error;
+    return {};
+  };
+
 /** An evaluation in parts, with other work between them: an answer does not depend on what is generated beside it. */
 export class Evaluation {
   readonly #generation: GenerationContext;

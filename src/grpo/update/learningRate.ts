@@ -1,7 +1,46 @@
 /** Learning-rate schedules: a factor of the peak rate by optimizer step. */
 
+import type { ModelConfig } from '../../model/config.ts';
 import type { OptimizerOptions } from '../../model/engine.ts';
+import { parameterCount } from '../../model/params.ts';
 import type { TrainConfig } from '../config/types.ts';
+
+/** Parameters and peak rate between which `defaultLr` draws a line, both logarithmic. */
+const SMALL = { parameters: 2.3e6, lr: 2.5e-4 }; // the largest model whose rate was measured here (docs/lab/results.md)
+const LARGE = { parameters: 7e9, lr: 1e-6 }; // the rate of verl's and TRL's examples for models of 7 B
+
+/**
+ * Peak rate of `actor.optim.lr: auto`, to two digits. LoRA takes ten times the rate of all weights (Schulman et al. 2025, "LoRA Without
+ * Regret"), at most 1e-3.
+ */
+export function defaultLr(parameters: number, isLora: boolean): number {
+  const slope = Math.log(LARGE.lr / SMALL.lr) / Math.log(LARGE.parameters / SMALL.parameters);
+  const within = Math.min(Math.max(parameters, SMALL.parameters), LARGE.parameters);
+  const lr = SMALL.lr * (within / SMALL.parameters) ** slope;
+  return Number((isLora ? Math.min(10 * lr, 1e-3) : lr).toPrecision(2));
+}
+
+/**
+ * Returns the config with a number for `actor.optim.lr: auto`.
+ * @param isLora true if adapters are trained; by default as the config says
+ */
+export function withLr(
+  config: TrainConfig,
+  model: ModelConfig,
+  isLora = config.model.loraRank > 0 || config.model.loraAdapterPath !== undefined,
+): TrainConfig {
+  const { actor } = config;
+  if (actor.optim.lr !== 'auto') return config;
+  const lr = defaultLr(parameterCount(model), isLora);
+  return { ...config, actor: { ...actor, optim: { ...actor.optim, lr } } };
+}
+
+/** Returns the peak rate. Throws if it is "auto": `withLr` replaces that before a run starts. */
+export function peakLr({ actor }: Pick<TrainConfig, 'actor'>): number {
+  const { lr } = actor.optim;
+  if (lr === 'auto') throw new Error('actor.optim.lr is still "auto". This is a bug.');
+  return lr;
+}
 
 export interface LrSchedule {
   /** 'constant'; from the peak down to minLrRatio a half 'cosine' (both verl's) or a line ('linear', Hugging Face's). */
@@ -44,12 +83,15 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
 }
 
 /** The learning rate of optimizer step 0, 1, 2, ... of a run. */
-export function scheduledLr({ actor, data, trainer }: TrainConfig, update: number): number {
-  const { lr, lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;
+export function scheduledLr(config: TrainConfig, update: number): number {
+  const { actor, data, trainer } = config;
+  const { lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;
   const perStep = Math.ceil(data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   const totalTrainingSteps = perStep * trainer.totalTrainingSteps;
   const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
-  return lr * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);
+  return (
+    peakLr(config) * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update)
+  );
 }
 
 /** What the model's optimizer step takes of a config. */

@@ -8,7 +8,7 @@ export type OptimizerName = (typeof OPTIMIZERS)[number];
 export const ADJUST_LR_FNS = ['original', 'match_rms_adamw'] as const;
 export type AdjustLrFn = (typeof ADJUST_LR_FNS)[number];
 
-/** Which optimizer updates the weights; docs/guides/algorithms.md tells of each. */
+/** Which optimizer updates the weights; docs/reference/algorithms.md has a table of them. */
 export type OptimizerSpec =
   | { name: 'AdamW' | 'SignSGD' }
   | { name: 'SGD'; momentum: number; nesterov: boolean }

@@ -74,7 +74,7 @@ export type Verdict =
       check?: DrawCheck;
     };
 
-/** What two unlike adapters may differ by and still both be honest; docs/guides/pipelines.md has what was measured. */
+/** What two unlike adapters may differ by and still both be honest; docs/lab/pipelines.md has what was measured. */
 export interface Tolerance {
   /** Nats between two log-probs. */
   logProb: number;
@@ -82,7 +82,7 @@ export interface Tolerance {
   draw: number;
 }
 
-/** More than ten times the largest that was seen between two adapters in 10,000 tokens: docs/guides/pipelines.md. */
+/** More than ten times the largest that was seen between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
 export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5 };
 
 /** Thrown where a claim is found out; `verify` turns it into a Verdict. */

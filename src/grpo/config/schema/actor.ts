@@ -5,7 +5,21 @@ import { LOSS_AGG_MODES } from '../../losses/aggregate.ts';
 import { KL_TYPES } from '../../losses/kl.ts';
 import { ADJUST_LR_FNS, OPTIMIZERS } from '../../../model/optimizer/spec.ts';
 import { POLICY_LOSSES } from '../../losses/index.ts';
-import { choice, count, countOrOff, flag, nameOf, number, known, pair, part, positive, ANY, SHARE } from '../keys.ts';
+import {
+  choice,
+  count,
+  countOrOff,
+  flag,
+  nameOf,
+  number,
+  known,
+  pair,
+  part,
+  positive,
+  positiveOrAuto,
+  ANY,
+  SHARE,
+} from '../keys.ts';
 
 /** The keys of an optimizer that every kind of run has. */
 export const optimizerKeys = {
@@ -25,8 +39,8 @@ export const optimizerKeys = {
 
 const optim = part({
   ...optimizerKeys,
-  lr: positive(2.5e-4, '', {
-    why: 'Peak rate, for models of about a million parameters; real ones want 1e-6 (all) or 1e-5 (LoRA).',
+  lr: positiveOrAuto('', {
+    why: 'Peak rate. auto = by the number of parameters: 2.5e-4 up to 2.3 M, 1.5e-5 at 135 M, 1e-6 from 7 B; with LoRA ten times that, at most 1e-3.',
     verl: '=',
     trl: 'learning_rate',
     live: true,

@@ -30,7 +30,7 @@ const multiTurn = part({
     verl: 'actor_rollout_ref.rollout.multi_turn.max_parallel_calls',
     note: "verl's bounds a turn, ours the sample",
   }),
-  maxToolResponseLength: count(64, 'characters', { why: 'Longer tool output is cut at its end.', verl: '=' }),
+  maxToolResponseLength: count(256, 'characters', { why: 'Longer tool output is cut at its end.', verl: '=' }),
   toolResponseTruncateSide: choice('right', ['left', 'right', 'middle'], {
     why: 'Which part of too long tool output goes.',
     verl: '=',
