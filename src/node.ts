@@ -2,9 +2,10 @@
 
 import { fileURLToPath } from 'node:url';
 import { installDawn } from './cli/dawn.ts';
-import { folderFiles, ggufFile, isGguf } from './cli/files.ts';
+import { folderFiles, ggufFile } from './cli/files.ts';
 import { type CheckpointWithTokenizer, collectWeights, withTokenizer } from './model/checkpoint/checkpoint.ts';
 import { openCheckpoint } from './model/checkpoint/open.ts';
+import { isGguf } from './model/checkpoint/sourceFiles.ts';
 
 /**
  * Puts Dawn on `navigator.gpu`, unless there is a WebGPU already (Deno). Takes a hardware GPU, else the software driver of an installed

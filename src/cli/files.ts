@@ -51,9 +51,6 @@ export async function readJsonFile(path: string): Promise<unknown> {
 /** The files of a folder, in parts. */
 export const folderFiles = (folder: string): CheckpointFiles => filesIn(disk, folder);
 
-/** True if a path or an address names a GGUF file. */
-export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
-
 /** A GGUF file in parts; errors name it by its path. */
 export const ggufFile = (path: string): CheckpointFiles => ({
   gguf: path,

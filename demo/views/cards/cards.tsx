@@ -38,7 +38,7 @@ export function Cards() {
           <input type="radio" name="recipe" checked={isHub.value} onChange={() => choose(HUB)} />
           {PICTURES[HUB]()}
           <span class="card-title">Your model</span>
-          <span class="card-text">A model of the Hugging Face Hub, by its name.</span>
+          <span class="card-text">A model of the Hugging Face Hub by its name, or a .gguf file.</span>
         </label>
       </fieldset>
       {told && (

@@ -1,10 +1,10 @@
-/** A model of the Hugging Face Hub: looked up at a press, downloaded when the run is started. */
+/** A model of the Hugging Face Hub, looked up at a press and downloaded when the run is started; or a GGUF file of the user's. */
 
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { totalBytes } from '../../../src/workers/memoryPlan.ts';
 import { openRecipe } from '../../actions/controller.ts';
-import { type Offered, lookUp } from '../../actions/hubModel.ts';
+import { type Offered, keepFile, lookUp } from '../../actions/hubModel.ts';
 import { hub } from '../../state/address/visit.ts';
 import { memoryInWords } from '../../state/estimate.ts';
 import { DEFAULT_RECIPE } from '../../state/recipes.ts';
@@ -15,18 +15,33 @@ const millions = (n: number): string =>
 
 export function HubModel() {
   const name = useSignal('');
-  const found = useSignal<Offered | 'asking' | { problem: string } | undefined>(undefined);
+  const found = useSignal<Offered | string | { problem: string } | undefined>(undefined);
   const calls = useRef(0);
-  const ask = async (event: Event) => {
-    event.preventDefault();
+  const show = async (wait: string, answered: Promise<Offered>) => {
     const call = ++calls.current;
-    found.value = 'asking';
-    const answer = await lookUp(name.value.trim(), hub).catch((error: Error) => ({ problem: error.message }));
+    found.value = wait;
+    const answer = await answered.catch((error: Error) => ({ problem: error.message }));
     if (call === calls.current) found.value = answer; // not of a name before this one
+  };
+  const ask = (event: Event) => {
+    event.preventDefault();
+    void show('Asking the Hub...', lookUp(name.value.trim(), hub));
+  };
+  const take = (files: FileList | null | undefined) => {
+    const [file] = files ?? [];
+    if (file) void show(`Reading ${file.name}...`, keepFile(file));
   };
   const now = found.value;
   return (
-    <form class="hub" onSubmit={(event) => void ask(event)}>
+    <form
+      class="hub"
+      onSubmit={ask}
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        event.preventDefault();
+        take(event.dataTransfer?.files);
+      }}
+    >
       <label for="hub-name">Name on the Hub</label>
       <div class="hub-row">
         <input
@@ -41,8 +56,19 @@ export function HubModel() {
           Look it up
         </button>
       </div>
+      <label class="file">
+        Or choose a .gguf file
+        <input
+          type="file"
+          accept=".gguf"
+          onChange={({ currentTarget: input }) => {
+            take(input.files);
+            input.value = '';
+          }}
+        />
+      </label>
       <div aria-live="polite">
-        {now === 'asking' && <p class="note">Asking the Hub...</p>}
+        {typeof now === 'string' && <p class="note">{now}</p>}
         {typeof now === 'object' && 'problem' in now && <p class="field-problem">{now.problem}</p>}
         {typeof now === 'object' && 'plan' in now && <Found found={now} />}
       </div>
@@ -51,7 +77,7 @@ export function HubModel() {
 }
 
 function Found({ found }: { found: Offered }) {
-  const { name, parameters, bytes, plan, largestBuffer, changes } = found;
+  const { name, parameters, bytes, isKept, plan, largestBuffer, changes } = found;
   const isTaken = useSignal(false);
   const take = async () => {
     await openRecipe(DEFAULT_RECIPE, changes);
@@ -66,7 +92,7 @@ function Found({ found }: { found: Offered }) {
   const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
   const facts = {
     Parameters: millions(parameters),
-    Download: `${inMib(bytes)}, kept in the browser`,
+    [isKept ? 'File' : 'Download']: `${inMib(bytes)}, kept in the browser`,
     'GPU memory': `${inMib(totalBytes(plan))}: ${largest.map((item) => `${item.name} ${inMib(item.bytes)}`).join(', ')} and smaller parts`,
     'This adapter': `buffers of up to ${inMib(largestBuffer)}; browsers do not say how much memory a GPU has`,
   };
@@ -81,7 +107,7 @@ function Found({ found }: { found: Offered }) {
         ))}
       </dl>
       {isTaken.value ? (
-        <p>{`The settings below are for ${name}: Start downloads it and trains adapters on word problems.`}</p>
+        <p>{`The settings below are for ${name}: Start ${isKept ? 'reads' : 'downloads'} it and trains adapters on word problems.`}</p>
       ) : (
         <button type="button" onClick={() => void take()}>
           Use this model

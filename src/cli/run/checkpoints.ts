@@ -11,7 +11,7 @@ import type { DownloadProgress } from '../../model/checkpoint/download.ts';
 import { fetchModel, isRemote } from '../../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../model/checkpoint/open.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
-import type { CheckpointFiles } from '../../model/checkpoint/sourceFiles.ts';
+import { type CheckpointFiles, isGguf } from '../../model/checkpoint/sourceFiles.ts';
 import { currentIo } from '../process/io.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
@@ -23,7 +23,7 @@ import {
   newestCheckpoint,
   writeCheckpoint,
 } from '../../runs/checkpointFolder.ts';
-import { disk, folderFiles, ggufFile, isGguf, readBytes, readJsonFile, shippedPath } from '../files.ts';
+import { disk, folderFiles, ggufFile, readBytes, readJsonFile, shippedPath } from '../files.ts';
 
 /** A model and its tokenizer. */
 export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {

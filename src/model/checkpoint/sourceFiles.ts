@@ -15,6 +15,9 @@ export interface CheckpointFiles {
   gguf?: string;
 }
 
+/** True if a path or an address names a GGUF file. */
+export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
+
 /** A tensor of a checkpoint that is read in parts. */
 export interface StoredTensor {
   shape: number[];
