@@ -25,6 +25,6 @@ export async function readCheckpoint(
   const folder = typeof from === 'string' || from instanceof URL ? from : new URL('.', from['config.json']);
   const path = typeof folder === 'string' ? folder : fileURLToPath(folder);
   const files = isGguf(path) ? ggufFile(path) : folderFiles(path);
-  const { weights, ...model } = withTokenizer(path, await openCheckpoint(files));
+  const { weights, packed: _, ...model } = withTokenizer(path, await openCheckpoint(files));
   return { ...model, weights: await collectWeights(weights) };
 }

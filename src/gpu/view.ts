@@ -9,8 +9,8 @@ export interface View {
   bytes: number;
   /** Unique; what bind groups are cached by. */
   id: number;
-  /** Weights kept in fewer bits, and how many; absent = 4-byte values. */
-  packed?: { format: PackedFormat; elements: number };
+  /** Weights kept in fewer bits, and how many; absent = 4-byte values. `turned`: a matrix that lies as [out, in]. */
+  packed?: { format: PackedFormat; elements: number; turned?: boolean };
   /** Holds 16-bit floats; absent = 4-byte values. */
   half?: boolean;
 }

@@ -6,6 +6,7 @@ import { type ModelConfig, ropeTables } from './config.ts';
 import { allocateLora, initLora, type Lora, type LoraConfig, LoraWeights } from './lora/weights.ts';
 import type { Packing } from './weights/arena.ts';
 import { GpuWeights, type MatrixForm } from './weights/gpuWeights.ts';
+import type { StoredFormats } from './weights/plan.ts';
 
 /** A model on the device; all passes share it. */
 export interface LlamaModel {
@@ -28,8 +29,10 @@ export interface ModelOptions {
   form?: MatrixForm | undefined;
   /** Keep activations in 16-bit floats, which needs shader-f16. */
   half?: boolean | undefined;
-  /** Needed where `form` is a packed one. */
+  /** Needed where `form` is a packed one, or there are `stored` formats. */
   packing?: Packing | undefined;
+  /** Tensors that stay packed as their file has them; only where `form` is absent and nothing but adapters is trained. */
+  stored?: StoredFormats | undefined;
 }
 
 /** The buffers of a model, nothing in them: what a plan of memory counts. */
@@ -37,9 +40,9 @@ export function allocateModel(
   gpu: Gpu,
   config: ModelConfig,
   maxPositions: number,
-  { lora, form, half = false, packing }: ModelOptions = {},
+  { lora, form, half = false, packing, stored }: ModelOptions = {},
 ): LlamaModel {
-  const weights = new GpuWeights(gpu, config, 'weights', form, packing);
+  const weights = new GpuWeights(gpu, config, 'weights', form, packing, stored);
   const adapters = lora && { lora: allocateLora(gpu, config, lora) };
   return { config, weights, rope: gpu.buffer('rope', maxPositions * config.headDim * 4), ...adapters, half };
 }

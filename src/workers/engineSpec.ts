@@ -9,6 +9,7 @@ import { type LoraConfig, loraModules } from '../model/lora/config.ts';
 import type { KernelTuning } from '../model/kernels/tuning.ts';
 import { optimizerOf, type OptimizerSpec } from '../model/optimizer/spec.ts';
 import type { Weights } from '../model/weights/load.ts';
+import type { StoredFormats } from '../model/weights/plan.ts';
 import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
@@ -76,6 +77,8 @@ export interface EngineSpec {
   kernelTuning?: KernelTuning;
   /** The matrices are kept in fewer bits; only where they are not trained. */
   weightFormat?: PackedFormat;
+  /** Tensors that the file of the weights has in a format of the device, and that stay in it if they are not trained. */
+  packed?: StoredFormats;
   /**
    * Weights as passes read them, activations and the KV cache in 16-bit floats, where the adapter has shader-f16; else
    * they are 32-bit all the same. Only by engine wgsl.

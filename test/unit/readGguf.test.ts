@@ -96,7 +96,7 @@ const filesOf = (bytes: Uint8Array) => ({
 });
 
 async function loaded(bytes: Uint8Array) {
-  const { weights, ...model } = await openCheckpoint(filesOf(bytes));
+  const { weights, packed: _, ...model } = await openCheckpoint(filesOf(bytes));
   return { ...model, weights: await collectWeights(weights) };
 }
 

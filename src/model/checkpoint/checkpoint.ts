@@ -42,7 +42,7 @@ export function withTokenizer<T extends TokenizerJson>(
 
 /** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
 export async function loadCheckpoint(source: CheckpointSource): Promise<ModelCheckpoint> {
-  const { weights, ...rest } = await openCheckpoint(filesOf(source));
+  const { weights, packed: _, ...rest } = await openCheckpoint(filesOf(source));
   return { ...rest, weights: await collectWeights(weights) };
 }
 

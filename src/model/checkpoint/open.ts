@@ -6,6 +6,7 @@
 import { parseModelConfig } from '../config.ts';
 import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
+import type { PackedFormat } from '../../gpu/packedFormat.ts';
 import { InputError } from '../../errors.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
@@ -30,6 +31,8 @@ export interface WeightPiece {
   /** Start of the piece in the tensor; elements, a multiple of the row. */
   first: number;
   data: Float32Array;
+  /** The same values as the file packs them, read when asked for; see `OpenCheckpoint.packed`. */
+  words?: () => Promise<Uint32Array>;
 }
 
 /** Weights that are read when asked for, in the order of `parameterSpecs`; can be read more than once. */
@@ -40,6 +43,8 @@ export interface WeightSource {
 export interface OpenCheckpoint extends TokenizerJson {
   config: ModelConfig;
   weights: WeightSource;
+  /** Tensors by name that the file holds in a format of the device: its pieces have `words`. Absent = none. */
+  packed?: Readonly<Record<string, PackedFormat>>;
   /** Text files of the checkpoint, unchanged. Saving the model copies what training does not change. */
   sourceFiles: SourceFiles;
 }
@@ -79,7 +84,14 @@ async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheck
   const { readGguf } = await import('./gguf/model.ts'); // few models are
   const { config, tensors, tokenizer } = await readGguf(files, name);
   checkShapes(config, tensors, name);
-  return { config, weights: { pieces: () => readPieces(config, tensors) }, ...tokenizer, sourceFiles: new Map() };
+  const formats = [...tensors].flatMap(([key, { packed }]) => (packed ? [[key, packed.format] as const] : []));
+  return {
+    config,
+    weights: { pieces: () => readPieces(config, tensors) },
+    ...(formats.length > 0 && { packed: Object.fromEntries(formats) }),
+    ...tokenizer,
+    sourceFiles: new Map(),
+  };
 }
 
 /** The shard files that an index names, in order of first mention. */
@@ -153,7 +165,8 @@ async function* readPieces(config: ModelConfig, tensors: Tensors): AsyncIterable
         const twin = await storedHead.read(first, count);
         if (twin.some((value, i) => value !== data[i])) throw differentHead(storedHead.file);
       }
-      yield { name, shape, first, data };
+      const { packed } = entry;
+      yield { name, shape, first, data, ...(packed && { words: () => packed.read(first, count) }) };
     }
   }
 }

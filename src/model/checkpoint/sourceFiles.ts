@@ -1,6 +1,7 @@
 /** The text files beside the weights of a checkpoint: read as bytes, so that what training does not change is saved as it was. */
 
 import { InputError } from '../../errors.ts';
+import type { PackedFormat } from '../../gpu/packedFormat.ts';
 import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.ts';
 
 type Json = Record<string, unknown>;
@@ -25,6 +26,8 @@ export interface StoredTensor {
   file: string;
   /** Elements first..first + count, whole rows, as float32. Throws InputError. */
   read(first: number, count: number): Promise<Float32Array>;
+  /** The same elements in a format of the device, bit for bit; absent if they are stored in none. */
+  packed?: { format: PackedFormat; read(first: number, count: number): Promise<Uint32Array> };
 }
 
 /** Bytes of a checkpoint's text files by name, as they were read. */

@@ -3,6 +3,7 @@
  * ggml's own `dequantize_row_*`. https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
  */
 
+import { PACKED_BLOCK, packedBytes, type PackedFormat } from '../../../gpu/packedFormat.ts';
 import { decodeTensor } from '../safetensors.ts';
 
 /** ggml's number of each type that is read, its values a block, and their bytes. */
@@ -118,6 +119,25 @@ function sixBits(bytes: Uint8Array, at: number, part: number): [scale: number, o
   if (part < 4) return [bytes[at + part] & 63, bytes[at + part + 4] & 63];
   const low = bytes[at + part + 4];
   return [(low & 15) | ((bytes[at + part - 4] >> 6) << 4), (low >> 4) | ((bytes[at + part] >> 6) << 4)];
+}
+
+/** Types whose blocks are those of a format of the device: 32 values of a row, a scale, no offset. */
+export const PACKED_AS: Partial<Record<GgmlType, PackedFormat>> = { Q8_0: 'int8', Q4_0: 'int4' };
+
+/** Blocks of such a type as kernels/pack.wgsl lays them out: the scale as float32, then the integers in order. */
+export function repackBlocks(format: PackedFormat, bytes: Uint8Array): Uint32Array {
+  const width = format === 'int8' ? BLOCKS.Q8_0.bytes : BLOCKS.Q4_0.bytes;
+  const words = packedBytes(format, PACKED_BLOCK) / 4;
+  const out = new Uint32Array((bytes.length / width) * words);
+  const scales = new Float32Array(out.buffer);
+  for (let at = 0, to = 0; at < bytes.length; at += width, to += words) {
+    scales[to] = half(bytes, at);
+    for (let i = 0; i < PACKED_BLOCK; i++) {
+      if (format === 'int8') out[to + 1 + (i >> 2)] |= (bytes[at + 2 + i] ^ 128) << (8 * (i & 3));
+      else out[to + 1 + (i >> 3)] |= ((bytes[at + 2 + (i & 15)] >> (i < 16 ? 0 : 4)) & 15) << (4 * (i & 7));
+    }
+  }
+  return out;
 }
 
 const signed = (byte: number): number => (byte << 24) >> 24;

@@ -1,9 +1,10 @@
 /** A GGUF file as the parts of a checkpoint: config, tokenizer, and tensors that are read and unpacked when they are asked for. */
 
 import { InputError } from '../../../errors.ts';
+import { PACKED_BLOCK, packedBytes } from '../../../gpu/packedFormat.ts';
 import { type ModelConfig, parseModelConfig } from '../../config.ts';
 import type { CheckpointFiles, StoredTensor, TokenizerJson } from '../sourceFiles.ts';
-import { BLOCKS, unpackBlocks } from './blocks.ts';
+import { BLOCKS, PACKED_AS, repackBlocks, unpackBlocks } from './blocks.ts';
 import { type GgufFile, type GgufTensorInfo, type GgufValue, readExactly, readGgufHeader, shown } from './header.ts';
 import { huggingFaceName, ROPE_FACTORS } from './names.ts';
 import { llama3Scaling, shortest } from './rope.ts';
@@ -177,25 +178,42 @@ function turnedHead({ architecture, headDim }: ModelConfig, name: string): numbe
 
 /** @param head rows of a head, if they are to be turned */
 function storedTensor(file: GgufFile, info: GgufTensorInfo, head: number | undefined): StoredTensor {
-  const { shape } = info;
-  const values = (first: number, count: number) => readValues(file, info, first, count);
-  if (head === undefined) return { shape, file: file.name, read: values };
-  const width = shape.slice(1).reduce((product, size) => product * size, 1);
-  return {
-    shape,
-    file: file.name,
-    async read(first, count) {
-      const span = head * width;
-      const begin = Math.floor(first / span) * span;
-      const end = Math.ceil((first + count) / span) * span;
-      return turned(await values(begin, end - begin), head, width).subarray(first - begin, first - begin + count);
-    },
+  const { shape, type } = info;
+  const format = shape.length === 2 ? PACKED_AS[type] : undefined;
+  const values = inOrder(file, info, head, { each: 1, unpack: (bytes) => unpackBlocks(type, bytes) });
+  if (!format) return { shape, file: file.name, read: values };
+  const each = packedBytes(format, PACKED_BLOCK) / 4 / PACKED_BLOCK;
+  const read = inOrder(file, info, head, { each, unpack: (bytes) => repackBlocks(format, bytes) });
+  return { shape, file: file.name, read: values, packed: { format, read } };
+}
+
+/** How bytes of whole blocks are read: `each` is the length of the array per value. */
+interface Unpacking<T> {
+  each: number;
+  unpack(bytes: Uint8Array): T;
+}
+
+/** Reads values of a tensor, its heads in Hugging Face's order. */
+function inOrder<T extends Float32Array | Uint32Array>(
+  file: GgufFile,
+  info: GgufTensorInfo,
+  head: number | undefined,
+  how: Unpacking<T>,
+): (first: number, count: number) => Promise<T> {
+  if (head === undefined) return (first, count) => readValues(file, info, first, count, how);
+  const width = info.shape.slice(1).reduce((product, size) => product * size, 1);
+  return async (first, count) => {
+    const span = head * width;
+    const begin = Math.floor(first / span) * span;
+    const end = Math.ceil((first + count) / span) * span;
+    const whole = turned(await readValues(file, info, begin, end - begin, how), head, width * how.each);
+    return whole.subarray((first - begin) * how.each, (first - begin + count) * how.each) as T;
   };
 }
 
 /** Row 2i of a head becomes row i, row 2i + 1 row i of its second half. */
-function turned(data: Float32Array, head: number, width: number): Float32Array {
-  const out = new Float32Array(data.length);
+function turned<T extends Float32Array | Uint32Array>(data: T, head: number, width: number): T {
+  const out = data.slice() as T;
   for (let row = 0; row < data.length / width; row++) {
     const inHead = row % head;
     const to = row - inHead + (inHead >> 1) + (inHead % 2 === 0 ? 0 : head / 2);
@@ -205,9 +223,16 @@ function turned(data: Float32Array, head: number, width: number): Float32Array {
 }
 
 /** Any values of a tensor: whole blocks are read and what stands around them is cut off. */
-async function readValues(file: GgufFile, { type, begin }: GgufTensorInfo, first: number, count: number) {
+async function readValues<T extends Float32Array | Uint32Array>(
+  file: GgufFile,
+  { type, begin }: GgufTensorInfo,
+  first: number,
+  count: number,
+  { each, unpack }: Unpacking<T>,
+): Promise<T> {
   const { values, bytes } = BLOCKS[type];
   const [from, to] = [Math.floor(first / values), Math.ceil((first + count) / values)];
-  const all = unpackBlocks(type, await readExactly(file, begin + from * bytes, begin + to * bytes));
-  return all.subarray(first - from * values, first - from * values + count);
+  const all = unpack(await readExactly(file, begin + from * bytes, begin + to * bytes));
+  const start = (first - from * values) * each;
+  return all.subarray(start, start + count * each) as T;
 }
