@@ -8,7 +8,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { brokenPaths, commitIds, COUNTED, longSentences, matching, RULES } from './lib/prose.mjs';
+import { brokenPaths, commitIds, COUNTED, longSentences, matching, pagesWithoutOpening, RULES } from './lib/prose.mjs';
 import { ROOT } from './setup.mjs';
 
 const CEILINGS = join(ROOT, 'scripts', 'prose.json');
@@ -51,6 +51,7 @@ const knowsCommits = git('rev-parse', '--is-shallow-repository').trim() === 'fal
 const found = {
   ...Object.fromEntries(RULES.map((rule) => [rule.name, matching(rule, { comments, docs })])),
   'sentence over 40 words': longSentences(docs),
+  'page of docs that does not open with its reader': pagesWithoutOpening(docs),
   'commit id that does not exist': knowsCommits ? commitIds(docs).filter(({ id }) => !isCommit(id)) : [],
   'path that does not exist': brokenPaths(docs, exists),
 };

@@ -8,7 +8,10 @@
 /** Files whose comments and sentences are counted, as `git ls-files` takes them. Printed pages and the log are not. */
 export const COUNTED = {
   comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', ':!scripts/prose.mjs'],
-  docs: ['*.md', ':!*/config.md', ':!*/from-trl-verl.md', ':!*/log.md'],
+  docs: [
+    '*.md',
+    ...['reference/cli', 'reference/config', 'reference/from-trl-verl', 'lab/log'].map((page) => `:!docs/${page}.md`),
+  ],
 };
 
 /** @type {Rule[]} */
@@ -82,6 +85,27 @@ export function longSentences(docs) {
   }
   end();
   return found;
+}
+
+/** Pages that a reader opens; a decision says its date first. */
+const isPage = (/** @type {string} */ file) => file.startsWith('docs/') && !file.startsWith('docs/decisions/');
+
+/**
+ * Pages of docs/ that do not open with two sentences after their title: "For ...", and what "you" can do afterwards.
+ * @param {Line[]} docs lines of whole files, in order
+ * @returns {Line[]} the title of each such page
+ */
+export function pagesWithoutOpening(docs) {
+  return docs.filter((title, i) => {
+    if (title.number !== 1 || !isPage(title.file)) return false;
+    const rest = docs.slice(i + 2);
+    const end = rest.findIndex(({ file, text }) => file !== title.file || text.trim() === '');
+    const opening = rest.slice(0, end < 0 ? undefined : end).map(({ text }) => text);
+    const isBlank = docs[i + 1]?.text.trim() === '';
+    return (
+      !title.text.startsWith('# ') || !isBlank || !/^For [^]*?\.\)?\s[^]*\b[Yy]ou\b[^]*\.$/.test(opening.join('\n'))
+    );
+  });
 }
 
 /**

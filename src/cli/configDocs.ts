@@ -37,9 +37,11 @@ export function configMarkdown(): string {
   return [
     '# Configuration',
     '',
-    "Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Names are verl's in camelCase. Any key can be",
-    'set on the command line as `actor.optim.lr=1e-4`. Unknown keys are errors. Where the default is empty, the reason says',
-    'what absence means.',
+    'For anyone who writes a YAML or an override. Here you can look up what a key does, its default and what is allowed.',
+    '',
+    'Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Any key can be set on the command line as `actor.optim.lr=1e-4`. Unknown',
+    "keys are errors. If the default is empty, the reason says what absence means. The column verl has the key's path in verl 0.9, and is empty if verl",
+    "has no such key. TRL's names: [from-trl-verl.md](from-trl-verl.md).",
     '',
     `A count may be up to 2^31, but of ${Object.entries(MOST)
       .map(([unit, most]) => `${unit} up to ${most}`)
@@ -47,7 +49,7 @@ export function configMarkdown(): string {
     'above the largest runs that are published, and below what would hang. Samples a step may be 1048576.',
     '',
     '## Training: `webgrpo train`',
-    ...table(keyDocs(TRAIN_SCHEMA)),
+    ...table(keyDocs(TRAIN_SCHEMA), true),
     '',
     '## Supervised training: `webgrpo sft`',
     ...table(keyDocs(SFT_SCHEMA)),
@@ -55,11 +57,18 @@ export function configMarkdown(): string {
   ].join('\n');
 }
 
-function table(keys: readonly DocumentedKey[]): string[] {
+function table(keys: readonly DocumentedKey[], withVerl = false): string[] {
   const cell = (text: string) => text.replaceAll('|', '\\|');
-  const row = (key: DocumentedKey) =>
-    `| \`${key.path}\` | ${showDefault(key)} | ${cell(key.range)}${unit(key)} | ${cell(key.why)} |`;
-  return ['', '| key | default | allowed | why |', '| --- | --- | --- | --- |', ...keys.map(row)];
+  const verl = ({ path }: DocumentedKey) => named(PEER_NAMES.find(({ key }) => key === path)?.verl);
+  const cells = (key: DocumentedKey) => [
+    `\`${key.path}\``,
+    showDefault(key),
+    `${cell(key.range)}${unit(key)}`,
+    cell(key.why),
+    ...(withVerl ? [verl(key)] : []),
+  ];
+  const head = ['key', 'default', 'allowed', 'why', ...(withVerl ? ['verl'] : [])];
+  return ['', ...[head, head.map(() => '---'), ...keys.map(cells)].map((row) => `| ${row.join(' | ')} |`)];
 }
 
 function showDefault(key: DocumentedKey): string {
@@ -67,21 +76,25 @@ function showDefault(key: DocumentedKey): string {
   return key.default === undefined ? '' : JSON.stringify(key.default);
 }
 
+/** A name as code; nothing for none. */
+const named = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
+
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);
 
 /** docs/reference/from-trl-verl.md: our keys beside the names that verl and TRL have for them. */
 export function peersMarkdown(): string {
   const known = new Set(keyDocs(TRAIN_SCHEMA).map(({ path }) => path));
-  const name = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
   const rows = PEER_NAMES.filter(({ key }) => known.has(key)).map(
-    ({ key, verl, trl, note = '' }) => `| \`${key}\` | ${name(verl)} | ${name(trl)} | ${note} |`,
+    ({ key, verl, trl, note = '' }) => `| \`${key}\` | ${named(verl)} | ${named(trl)} | ${note} |`,
   );
   return [
     '# From TRL, from verl',
     '',
-    'What a setting that you know is called here. Printed by `npm run -s webgrpo -- config --peers` from the names in the schema, by which `webgrpo export`',
-    'writes and which hints at unknown keys read (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. An empty cell: they have no',
-    "such setting. What each key does, and its default: [config.md](config.md). Why a name is not verl's: [decisions/names.md](../decisions/names.md).",
+    'For users of TRL or verl who know the name of a setting there. Here you can look up its name here, and what differs.',
+    '',
+    'Printed by `npm run -s webgrpo -- config --peers` from the names in the schema (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. `webgrpo export` writes',
+    'by these names, and hints at unknown keys read them. An empty cell means that the other trainer has no such setting. What each key does, and its',
+    "default: [config.md](config.md). Why a name is not verl's: [decisions/names.md](../decisions/names.md).",
     '',
     'To go the other way, `webgrpo export verl | trl` writes a run of ours as one of theirs.',
     '',
@@ -93,7 +106,7 @@ export function peersMarkdown(): string {
     '',
     '| name | of | here |',
     '| --- | --- | --- |',
-    ...OTHER_NAMES.map(([peer, other, key, why]) => `| \`${other}\` | ${peer} | ${why ?? name(key)} |`),
+    ...OTHER_NAMES.map(([peer, other, key, why]) => `| \`${other}\` | ${peer} | ${why ?? named(key)} |`),
     '',
   ].join('\n');
 }

@@ -22,6 +22,7 @@ import { STOPPED_EXIT_CODE } from './process/interrupt.ts';
 import { currentIo, type Io, processIo, withIo } from './process/io.ts';
 import { closeMcpServers } from './run/mcpServers.ts';
 import { oneLine } from './process/startedAs.ts';
+import { commandsMarkdown, helpText, overviewText } from './commandDocs.ts';
 import { importModules } from './importModule.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';
@@ -84,7 +85,9 @@ async function run(argv: readonly string[], io: Io): Promise<number> {
 
 async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']): Promise<number> {
   if (name === undefined || ['help', '--help', '-h'].includes(name)) {
-    stdout.write(rest.length > 0 ? helpOf(rest[0], commandOf(rest[0])) : overview());
+    const [asked] = rest;
+    if (asked === '--markdown') stdout.write(commandsMarkdown(COMMANDS));
+    else stdout.write(asked === undefined ? overviewText(COMMANDS, version) : helpText(asked, commandOf(asked)));
     return 0;
   }
   if (name === '--version' || name === '-V') {
@@ -95,7 +98,7 @@ async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']
   const help = { help: { help: 'this text' } };
   const args = readArgs(rest, { ...command.flags, ...help });
   if (args.flags['help']) {
-    stdout.write(helpOf(name, command));
+    stdout.write(helpText(name, command));
     return 0;
   }
   await importModules(args.lists?.['import'] ?? []);
@@ -134,27 +137,4 @@ function wordsOf(error: unknown): string {
   if (isForTheUser(error)) return oneLine(describe(error));
   const bug = `This is a bug in webgrpo ${version}: please report it with the lines above and the command.`;
   return `${stackOf(error) ?? describe(error)}\n${bug}`;
-}
-
-function overview(): string {
-  const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
-  return `webgrpo <command> [options]\n\n${lines.join('\n')}\n\n"webgrpo <command> --help" and "webgrpo help <command>" say more; --version prints ${version}.\n`;
-}
-
-function helpOf(name: string, { summary, usage, flags, details }: Command): string {
-  const options = Object.entries(flags).map(([flag, { value, help }]) => {
-    const word = value ? `--${flag} ${value}` : `--${flag}`;
-    return `  ${word.padEnd(24)}${help}`;
-  });
-  const takesConfig = ['train', 'serve', 'room', 'compare', 'sft', 'eval'].includes(name);
-  return [
-    `webgrpo ${name}: ${summary}`,
-    '',
-    ...usage.map((line) => `  webgrpo ${line}`),
-    '',
-    ...options,
-    ...(details ? ['', details()] : []),
-    ...(takesConfig ? ['', '  Config keys are set as key=value; "webgrpo config" lists them all.'] : []),
-    '',
-  ].join('\n');
 }

@@ -9,7 +9,7 @@ import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
-/** One step's numbers by name; the names are verl's. */
+/** One step's numbers by name; docs/reference/metrics.md explains each. */
 export type Metrics = Record<string, number>;
 
 /** `<name>/mean`, `/max`, `/min`; nothing for an empty list. */

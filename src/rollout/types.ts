@@ -146,10 +146,8 @@ export interface RolloutStats {
 }
 
 /**
- * The reason why a sample ended. 'completed' = by an answer, 'done' = by a tool (ToolOutput.done); 'max_tokens' = the
- * response limit or a turn's, 'context_overflow' = the model's context;
- * 'parse_error', 'tool_failure' and 'timeout' of a tool only where the limits say to stop at them; 'timeout' also of the
- * whole sample. 'error' = its agent loop or tool parser failed, under trainer.onError: skip; it is not trained on.
+ * Reasons why a sample ended, which docs/reference/tools.md explains. A sample that ends by 'error' is not trained on: its agent loop or tool
+ * parser failed, under trainer.onError: skip.
  */
 export const STOP_REASONS = [
   'completed',

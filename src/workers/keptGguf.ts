@@ -12,7 +12,7 @@ export const isKeptGguf = (address: string): boolean => isGguf(address) && !addr
 /** Name by which a file is kept, of letters that every address takes. */
 export const keptName = (name: string): string => `${name.replace(/\.gguf$/i, '').replaceAll(/[^\w.-]+/g, '-')}.gguf`;
 
-/** Keeps a file under a name of `keptName`, in place of an older one. Throws InputError if there is no room. */
+/** Keeps a file under a name of `keptName`, in place of an older one. Throws InputError if the disk is full. */
 export async function keepGguf(name: string, file: Blob): Promise<void> {
   const store = await opfsStore(FOLDER);
   const writer = await store.writer(name, 0);
@@ -26,7 +26,7 @@ export async function keepGguf(name: string, file: Blob): Promise<void> {
 
 const PIECE_BYTES = 8 << 20;
 
-/** The kept file. Its size throws InputError if there is none. */
+/** The kept file. Its size throws InputError if the browser lacks it. */
 export async function keptGguf(name: string): Promise<CheckpointFiles> {
   const store = await opfsStore(FOLDER);
   return {

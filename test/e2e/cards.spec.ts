@@ -122,7 +122,9 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
   }
 });
 
-test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({ page }) => {
+test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({
+  page,
+}) => {
   const read = async (file: string) =>
     existsSync(`checkpoints/gsm8k-tool/${file}`) ? readFileSync(`checkpoints/gsm8k-tool/${file}`) : undefined;
   const model = withTokenizer('gsm8k-tool', await loadCheckpoint(read));

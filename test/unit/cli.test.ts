@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync, appen
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { webgrpo } from '../commandLine.ts';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText, peersMarkdown } from '../../src/cli/configDocs.ts';
@@ -202,6 +203,20 @@ test('charts leave out what a run has not measured', () => {
 test('docs/reference/from-trl-verl.md is the table that export and hints read', () => {
   const text = readFileSync('docs/reference/from-trl-verl.md', 'utf8');
   expect(text, 'run: npm run -s webgrpo -- config --peers > docs/reference/from-trl-verl.md').toBe(peersMarkdown());
+});
+
+test('docs/reference/cli.md is the table of commands', async () => {
+  const printed = await webgrpo(['help', '--markdown']);
+  expect(
+    readFileSync('docs/reference/cli.md', 'utf8'),
+    'run: npm run -s webgrpo -- help --markdown > docs/reference/cli.md',
+  ).toBe(printed.stdout);
+  const commands = [...printed.stdout.matchAll(/^\| \[(\w+)\]/gm)].map(([, name]) => name);
+  expect([...printed.stdout.matchAll(/^## (.*)/gm)].map(([, title]) => title)).toEqual([
+    'Output and exit codes',
+    ...commands,
+  ]);
+  for (const name of commands) expect((await webgrpo(['help', name])).stdout).toMatch(`webgrpo ${name}: `);
 });
 
 test('docs/reference/config.md is what the schemas say', () => {

@@ -1,7 +1,14 @@
 /** The decisions of `npm test`'s scripts, on systems that are not there. */
 
 import { expect, test } from 'vitest';
-import { brokenPaths, commitIds, longSentences, matching, RULES } from '../../scripts/lib/prose.mjs';
+import {
+  brokenPaths,
+  commitIds,
+  longSentences,
+  matching,
+  pagesWithoutOpening,
+  RULES,
+} from '../../scripts/lib/prose.mjs';
 import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
 import { takesNode } from '../../scripts/lib/packages.mjs';
 import { needsShell } from '../../scripts/lib/say.mjs';
@@ -118,6 +125,21 @@ test('a sentence is counted across the lines of its paragraph, and not in code, 
   expect(counted(`- ${words(30)}\n- ${words(30)}\n\n${words(30)}`)).toEqual([]);
   expect(counted(`\`\`\`\n${words(50)}\n\`\`\`\n| ${words(50)} |\n# ${words(50)}\n\n    ${words(50)}`)).toEqual([]);
   expect(longSentences([...linesOf(words(30), 'a.md'), ...linesOf(words(30), 'b.md')])).toEqual([]);
+});
+
+test.each([
+  ['# A\n\nFor readers of\nruns. After this page you can read one.\n\n## B', 0],
+  ['# A\n\nFor readers. You can read.', 0],
+  ['# A\n\nFor readers of runs.\n\nYou can read one.', 1],
+  ['# A\n\n| For. | you. |', 1],
+  ['# A\nFor readers. Here you can read.', 1],
+  ['For readers. Here you can read.', 1],
+  ['# A', 1],
+])('a page opens with its reader and what "you" can do: %j', (text, count) => {
+  expect(
+    pagesWithoutOpening([...linesOf(text, 'docs/guides/a.md'), ...linesOf('# B\n\nText.', 'README.md')]),
+  ).toHaveLength(count);
+  expect(pagesWithoutOpening(linesOf(text, 'docs/decisions/a.md'))).toEqual([]);
 });
 
 test('commit ids and paths of documents are found, other words are not', () => {

@@ -65,7 +65,7 @@ class ShownRun implements RunHost<RunSession> {
   readonly #phases = new PhaseClock();
   #trackers: Tracker[] = [];
   #removeHandler: () => void = () => {};
-  /** Of the phase that runs, whose samples are counted. */
+  /** Phase whose samples are counted. */
   #progress = new Progress();
   #samples = 0;
   #isEvaluating = false;

@@ -118,7 +118,7 @@ export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, 
 /** Formats of tensors by their HF names; see `OpenCheckpoint.packed`. */
 export type StoredFormats = Readonly<Record<string, PackedFormat>>;
 
-/** The format that a file holds all parts of a matrix in; undefined if there is none. */
+/** The format that a file holds all parts of a matrix in; undefined without one. */
 function storedFormat(parts: readonly TensorPart[], stored: StoredFormats): PackedFormat | undefined {
   const [format, ...others] = new Set(parts.map(({ name }) => stored[name]));
   return others.length === 0 ? format : undefined;

@@ -74,7 +74,7 @@ export type Verdict =
       check?: DrawCheck;
     };
 
-/** What two unlike adapters may differ by and still both be honest; docs/lab/pipelines.md has what was measured. */
+/** Largest differences between two unlike adapters that are both honest; docs/lab/pipelines.md has what was measured. */
 export interface Tolerance {
   /** Nats between two log-probs. */
   logProb: number;

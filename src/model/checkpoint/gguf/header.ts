@@ -74,7 +74,7 @@ export async function readExactly(file: GgufFile, begin: number, end: number): P
   );
 }
 
-/** The header goes on behind the bytes that were read. */
+/** Thrown if the header is longer than the bytes that were read. */
 class Longer extends Error {}
 
 class HeaderReader {
@@ -268,7 +268,7 @@ class HeaderReader {
       const { name, size } = this.file;
       if (at + count > size)
         throw new InputError(
-          `${name} has ${size} bytes, but its header goes on behind them; it is truncated. Download it again.`,
+          `${name} has ${size} bytes, but its header is longer; it is truncated. Download it again.`,
         );
       if (this.bytes.length >= MAX_HEADER_BYTES)
         this.refuse(`has a header of over ${MAX_HEADER_BYTES} bytes; allowed are fewer`);

@@ -2,7 +2,7 @@
 
 import type { ModelConfig } from '../../config.ts';
 
-/** Divisors of the frequencies; undefined if there is no such scaling. */
+/** Divisors of the frequencies; undefined without such scaling. */
 export function ropeFactors({
   ropeScaling,
   ropeTheta,

@@ -1,0 +1,105 @@
+/** docs/reference/metrics.md has every metric that the code names, and no other. */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { bootstrapMetrics } from '../../src/grpo/bootstrap.ts';
+import { rolloutCorrection } from '../../src/grpo/correction/correct.ts';
+import { dataMetrics, validationMetrics } from '../../src/grpo/metrics.ts';
+import type { Trajectory } from '../../src/rollout/types.ts';
+
+const PAGE = 'docs/reference/metrics.md';
+
+/** Names in the first column of the page's tables. `/max` after `a/b/mean` is `a/b/max`. */
+const named = readFileSync(PAGE, 'utf8')
+  .split('\n')
+  .filter((line) => line.startsWith('| `'))
+  .flatMap((line) => {
+    let last = '';
+    return Array.from(line.split(' | ')[0].matchAll(/`([^`]+)`/g), ([, name]) => {
+      last = name.startsWith('/') ? last.replace(/\/[^/]*$/, name) : name;
+      return last;
+    });
+  });
+
+/** Folders whose strings are names of metrics: what writes to metrics.jsonl. */
+const WRITERS = ['src/grpo', 'src/runs', 'src/extensions/client', 'src/extensions/learner', 'src/extensions/rooms'];
+const spaces = new Set(named.filter((name) => name.includes('/')).map((name) => name.split('/')[0]));
+
+/** Names that stand in the code, each `${...}` as `*`. */
+const written = WRITERS.flatMap((folder) =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.startsWith('config'))
+    .flatMap((file) => {
+      const code = readFileSync(`${folder}/${file}`, 'utf8')
+        .replace(/\/\*[^]*?\*\//g, '')
+        .replace(/^\s*\/\/.*$/gm, '');
+      return Array.from(
+        code.matchAll(/(['"`])([\w-]+\/(?:\$\{(?:[^{}]|\{[^}]*\})*\}|[\w@^/-])+)\1/g),
+        ([, , name]) => name,
+      )
+        .filter((name) => spaces.has(name.split('/')[0]))
+        .map((name) => name.replace(/(?:\$\{(?:[^{}]|\{[^}]*\})*\})+/g, '*'));
+    }),
+);
+
+const trajectory = (responseIds: number[]): Trajectory => ({
+  promptIds: Uint32Array.of(1),
+  responseIds: Uint32Array.from(responseIds),
+  mask: Uint8Array.from(responseIds, () => 1),
+  logProbs: Float32Array.from(responseIds, () => -1),
+  logMass: new Float32Array(responseIds.length),
+  ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 1, numToolErrors: 0 },
+});
+
+/** Names that functions put together of parts. */
+const computed = (() => {
+  const trajectories = [trajectory([1, 2]), trajectory([3])];
+  const rewards = [1, 0].map((score) => ({ score, acc: score, extra: { format: score } }));
+  const data = dataMetrics({
+    ...{ trajectories, rewards, groups: [0, 0], maxResponseLength: 4, maxPromptLength: 4 },
+    advantages: [[1, 1], [-1]],
+  });
+  const problem = { accs: [1, 0, 1, 1], preds: ['a', 'b', 'a', 'a'] };
+  const correction = (rolloutIs: 'token' | 'sequence') =>
+    rolloutCorrection(
+      {
+        ...{ rolloutIs, rolloutIsThreshold: '0.5_5', rolloutIsBatchNormalize: true },
+        ...{ rolloutRs: 'token_k1,seq_mean_k3', rolloutRsThreshold: '0.5_2, 2' },
+      },
+      { oldLogp: [[-1, -2]], rolloutLogp: [[-1.1, -2]], masks: [[1, 1]] },
+    ).metrics;
+  return Object.keys({
+    ...data,
+    ...validationMetrics('set', [problem.accs]),
+    ...bootstrapMetrics('set', [problem]),
+    ...correction('token'),
+    ...correction('sequence'),
+  });
+})();
+
+const escaped = (text: string) => text.replace(/[.^$+?()[\]{}|\\]/g, '\\$&');
+const ofPage = (name: string) => new RegExp(`^${escaped(name).replace(/<\w+>/g, '.+')}$`);
+/** A name of the code may be the first part of others: `critic/score` is, of `critic/score/mean`. */
+const ofCode = (name: string) => new RegExp(`^${escaped(name).replaceAll('*', '.+')}(?:/.+)?$`);
+
+test('the code names its metrics where this test looks', () => {
+  expect(written.length).toBeGreaterThan(90);
+  expect(computed.length).toBeGreaterThan(90);
+});
+
+test('each metric of the code is on the page', () => {
+  const patterns = named.map(ofPage);
+  const isNamed = (name: string) =>
+    patterns.some((pattern) => pattern.test(name.replaceAll('*', 'x'))) ||
+    named.some((known) => ofCode(name).test(known));
+  const names = [...written.filter((name) => !name.endsWith('/')), ...computed];
+  expect([...new Set(names.filter((name) => !isNamed(name)))]).toEqual([]);
+});
+
+test('each metric of the page is in the code', () => {
+  const patterns = written.filter((name) => !name.endsWith('/')).map(ofCode);
+  const isWritten = (name: string) =>
+    computed.some((known) => ofPage(name).test(known)) ||
+    patterns.some((pattern) => pattern.test(name.replace(/<\w+>/g, 'x')));
+  expect(named.filter((name) => !isWritten(name))).toEqual([]);
+});
