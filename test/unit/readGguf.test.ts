@@ -264,6 +264,46 @@ describe('refused in two sentences', () => {
     }
   });
 
+  test.each<[string, (view: DataView, at: number) => void, RegExp]>([
+    [
+      'on top of the one before',
+      (view, at) => view.setBigUint64(at, 0n, true),
+      /at byte 0 of its data; allowed is \d+, behind/,
+    ],
+    [
+      'behind a hole',
+      (view, at) => view.setBigUint64(at, view.getBigUint64(at, true) + 32n, true),
+      /allowed is \d+, behind/,
+    ],
+    [
+      'not aligned',
+      (view, at) => view.setBigUint64(at, view.getBigUint64(at, true) + 1n, true),
+      /allowed is \d+, behind/,
+    ],
+    ['of an unknown type', (view, at) => view.setUint32(at - 4, 16, true), /ggml type 16; allowed are F32, F16, Q4_0/],
+    [
+      'of rows that are no blocks',
+      (view, at) => view.setBigUint64(at - 12, 33n, true),
+      /rows of 33 .* multiples of 32/,
+    ],
+    ['of no dimension', (view, at) => view.setUint32(at - 16, 0, true), /has 0 sizes .* allowed are 1 to 4/],
+  ])('a tensor %s', async (_, change, message) => {
+    const bytes = fileOf(BASE, 'Q8_0');
+    const name = 'blk.1.attn_norm.weight';
+    const at = Buffer.from(bytes).indexOf(name) + name.length + 4 + 8 + 4;
+    const matrix = 'blk.1.attn_v.weight';
+    const atMatrix = Buffer.from(bytes).indexOf(matrix) + matrix.length + 4 + 16 + 4;
+    const place = /33/.test(message.source) ? atMatrix - 8 : at;
+    expect(await refusal(changed(bytes, (view) => change(view, place)))).toMatch(message);
+  });
+
+  test('bytes behind the last tensor', async () => {
+    const bytes = fileOf(BASE, 'F16');
+    expect(await refusal(new Uint8Array([...bytes, ...new Uint8Array(64)]))).toMatch(
+      /has \d+ bytes after its last tensor/,
+    );
+  });
+
   test('600 damaged files, by seed: one error, or the same values where they were not touched', async () => {
     const originals = await Promise.all(
       (['F32', 'F16', 'Q8_0'] as const).map(async (type) => {
