@@ -1,18 +1,18 @@
-// Speculative decoding, after a draw: holds every sequence whose token is not the one that was guessed, since the rows after
-// it were computed from the guess. When the last row has been drawn from, lets all that are held go on.
+// Speculative decoding, after a token was sampled: holds every sequence whose token differs from the guess, because the later
+// rows were computed from the guess. After the last row, all held sequences are released.
 //
-//   entries  [rows, 4]   slot, -, token guessed to be drawn (0xffffffff = no more guesses), -; first .. first + n - 1 are read
-//   state    [slots, 4]  in/out: last token, -, -, done flag: 0 live, 3 held; other values are left alone
+//   entries  [rows, 4]   slot, -, guessed token (0xffffffff = no more guesses), -; first .. first + n - 1 are read
+//   state    [slots, 4]  in/out: last token, -, -, done flag: 0 live, 3 held; other values stay unchanged
 //
-// Grid      one thread per entry; a slot has at most one among them.
-// Paper     Leviathan et al., arXiv:2211.17192. Guesses are certain and draws keyed by position (sample.wgsl), so accepting
-//           a guess that equals the draw gives the very tokens of plain decoding, not only their distribution.
+// Grid      one thread per entry; each slot has at most one entry.
+// Paper     Leviathan et al., arXiv:2211.17192. Guesses are deterministic and samples are keyed by position (sample.wgsl), so
+//           accepting a guess that equals the sample results in the same tokens as plain decoding, not only in their distribution.
 // Checked   by test/gpu/accept_draft.test.ts and test/gpu/rolloutSpeculative.test.ts.
 
 struct Params {
   first: u32,
   n: u32,
-  resume: u32,  // 1 = let go on
+  resume: u32,  // 1 = release
 }
 
 const HELD = 3u;

@@ -3,11 +3,11 @@
 //   w = w (1 - lr * decay) - lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
 //
 //   clip     [3]   norm, scale, ok, from grad_clip.wgsl
-//   w, m, v  [n]   updated; left alone when ok = 0
+//   w, m, v  [n]   updated; unchanged if ok = 0
 //   g        [n]   in: gradient, out: 0
 //
-// Grid      one thread per 4 elements, WG apart, of an arena that holds many tensors end to end.
-// Numerics  1 - b1 and 1 - b2 come from the host: in f32, 1 - 0.999 is off in the fifth digit.
+// Grid      one thread per 4 elements, WG apart, of an arena of concatenated tensors.
+// Numerics  the host computes 1 - b1 and 1 - b2, because in f32 1 - 0.999 is off in the fifth digit.
 // Paper     Loshchilov & Hutter 2019, arXiv:1711.05101; the order of operations is torch.optim.AdamW's.
 // Checked   against referenceAdamW() in src/model/reference/model.ts by test/gpu/adamw.test.ts.
 
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let first = (wg.y * grid.x + wg.x) * 4u * WG + tid;
   if (first >= params.n) { return; }
   let next = first + vec4u(0u, 1u, 2u, 3u) * WG;
-  let i = select(vec4u(first), next, next < vec4u(params.n)); // past the end: the first again, before it is written
+  let i = select(vec4u(first), next, next < vec4u(params.n)); // past the end: the first element again, which is not written yet
   let grad = vec4f(g[i.x], g[i.y], g[i.z], g[i.w]) * clip[1];
   g[i.x] = 0.0;
   g[i.y] = 0.0;

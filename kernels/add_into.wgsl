@@ -1,11 +1,11 @@
-// Accumulation: y += x, element by element.
+// Adds x to y, element by element: y += x.
 //
 //   x  [n]
 //   y  [n]  read and written
 //
 // Grid      one thread per element.
 // Numerics  one rounding.
-// Checked   against a float32 loop by test/gpu/add_into.test.ts.
+// Checked   against a loop in test/gpu/add_into.test.ts.
 
 struct Params {
   n: u32,

@@ -1,23 +1,23 @@
-// Logits as a request's own settings change them, before they are sampled:
+// Changes logits by a request's settings, before sampling:
 //   z_j = logits_j + bias_j
-//   z_j = z_j > 0 ? z_j / r : z_j * r     where token j occurs in the prompt or in what was drawn (r = repetition penalty)
-//   z_j = z_j - frequency * count_j - presence * [count_j > 0]      count_j = times j was drawn this turn
-//   z_j = FORBIDDEN                        where j is a stop token and fewer than minNewTokens were drawn
-// Also writes the entry under which sample.wgsl draws from the changed row, and whether it will draw at all.
+//   z_j = z_j > 0 ? z_j / r : z_j * r     if token j occurs in the prompt or this turn (r = repetition penalty)
+//   z_j = z_j - frequency * count_j - presence * [count_j > 0]      count_j = times j was sampled this turn
+//   z_j = FORBIDDEN                        if j is a stop token and fewer than minNewTokens were sampled
+// Also writes the entry with which sample.wgsl samples from the changed row, and a flag if it samples at all.
 //
 //   logits    [R, V]
 //   live      [rows, 4]     slot, row of logits, -, -; entries first .. first + n - 1 are changed
 //   extras    [slots, 136]  r, presence, frequency (f32), minNewTokens, number of biases, -, -, -, then 64 x (token, bias f32)
-//   counts    [slots, V]    bit 31: the token is in the prompt; below: times it was drawn
+//   counts    [slots, V]    bit 31: the token is in the prompt; below: times it was sampled
 //   stops     [slots, 4]    stop token ids; 0xffffffff = none
-//   state     [slots, 4]    -, -, tokens drawn, done flag
-//   adjusted  [n, V]        written; row i stays as it was where the slot is done
-//   entries   [n, 4]        written: slot, row of adjusted (= i), row of logits, 1 = the slot is still drawing
+//   state     [slots, 4]    -, -, tokens sampled, done flag
+//   adjusted  [n, V]        written; row i stays unchanged if the slot is done
+//   entries   [n, 4]        written: slot, row of adjusted (= i), row of logits, 1 = the slot still samples
 //
 // Grid      one workgroup per entry.
 // Numerics  with neutral settings every value passes through unchanged, so log-probs stay the same bit for bit.
-// Paper     Keskar et al., arXiv:1909.05858 (repetition penalty); the other two as in OpenAI's API. Order as vLLM's.
-// Checked   against float64 by test/gpu/adjust_logits.test.ts.
+// Paper     Keskar et al., arXiv:1909.05858 (repetition penalty); the other two follow OpenAI's API. Same order as in vLLM.
+// Checked   against adjustedLogits() in test/gpu/adjustReference.ts by test/gpu/adjust_logits.test.ts.
 
 struct Params {
   first: u32,
@@ -28,7 +28,7 @@ struct Params {
 override WG: u32 = 64u;
 
 const EXTRA = 136u;
-const FORBIDDEN = -1e30; // exp is 0 at any temperature, and no arithmetic on it overflows
+const FORBIDDEN = -1e30; // exp is 0 at any temperature, and arithmetic on it does not overflow
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> live: array<u32>;

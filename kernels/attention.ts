@@ -1,4 +1,4 @@
-/** Attention's WGSL for one head dim: WGSL has no unroll, so the registers are written out here. */
+/** Prints attention's WGSL for one head dim. WGSL has no unroll, so the registers are written out here. */
 
 import { type AttentionTile, sharedBackwardKV, sharedBackwardQ, sharedForward } from './attentionShared.ts';
 import { dot, each, FOLD, indent, range } from './text.ts';
@@ -13,7 +13,7 @@ const params = (D: number, what: string) => `struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = ${D / 4}u; // vec4s in a head
-alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
+alias Act = vec4f; // activations: vec4h if they are halves (src/gpu/halves.ts)
 `;
 const entry = (heads: 'H' | 'K', R: number) => `${FOLD}
 
@@ -32,7 +32,7 @@ const runEnd = (R: number) =>
         '// Rows that share prefix and own start form a run; a tile is one run unless it crosses two sequences.',
         `while (end < min(tile + ${R}u, params.N) && all(ranges[end].xyz == span.xyz)) { end++; }`,
       ];
-/** Where row r of a tile lies, where its own keys end, and its query. */
+/** Declares row r of a tile, the end of its own keys, and its query. */
 const queryRow = (r: number, n: number) => [
   `let row${r} = min(first + ${r}u, end - 1u);`,
   `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
@@ -45,7 +45,7 @@ const tileNote = (R: number, what: string) =>
     ? ''
     : `\n//           ${what} for ${R} rows; to a row that does not see it, it adds 0 (so it must be finite).`;
 
-/** Forward for head dim D (a multiple of 4), R query rows a thread. */
+/** Prints the forward kernel for head dim D (a multiple of 4), R query rows per thread. */
 function forward({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
   const n = D / 4;
   const rows = range(R);
@@ -58,7 +58,7 @@ function forward({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
 //   out     [N, H * D]         written
 //   lse     [N, H]             log sum exp of the scaled scores, for the backward pass
 //
-// Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads run equally long and load different keys.
+// Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads take equally long and load different keys.
 // Numerics  keys in ascending order in one thread, the same bits for any N and any tile: decoding equals training.${tileNote(R, 'A key is loaded once')}
 // Paper     Milakov & Gimelshein 2018, arXiv:1805.02867 (online softmax).
 // Checked   against attention() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by kernels/attention.ts.
@@ -128,7 +128,7 @@ ${indent(
 `;
 }
 
-/** Backward for q, and delta. */
+/** Prints the backward kernel for q, and delta. */
 function backwardQ({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
   const n = D / 4;
   const rows = range(R);
@@ -142,7 +142,7 @@ function backwardQ({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
 //   dq            [N, H * D]         written
 //   delta         [N, H]             written, for attention_bwd_kv
 //
-// Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads run equally long and load different keys.
+// Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads take equally long and load different keys.
 // Numerics  keys in ascending order in one thread.${tileNote(R, 'A key is loaded once')}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
 // Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention_bwd.test.ts. Printed by kernels/attention.ts.
@@ -213,7 +213,7 @@ ${indent(
 `;
 }
 
-/** Backward for k and v, R key rows a thread. */
+/** Prints the backward kernel for k and v, R key rows per thread. */
 function backwardKV({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
   const n = D / 4;
   const keys = range(R);
@@ -296,8 +296,13 @@ ${indent(
 `;
 }
 
+/** Returns the WGSL of the forward kernel. */
 export const printAttention = (tile: AttentionTile): string => (tile.lanes ? sharedForward(tile) : forward(tile));
+
+/** Returns the WGSL of the backward kernel for q. */
 export const printAttentionBwdQ = (tile: AttentionTile): string =>
   tile.lanes ? sharedBackwardQ(tile) : backwardQ(tile);
+
+/** Returns the WGSL of the backward kernel for k and v. */
 export const printAttentionBwdKv = (tile: AttentionTile): string =>
   tile.lanes ? sharedBackwardKV(tile) : backwardKV(tile);

@@ -1,4 +1,4 @@
-/** Attention's WGSL where the lanes of a subgroup load each key together: for adapters whose subgroups are all of 4 or of 8. */
+/** Prints attention's WGSL in which the lanes of a subgroup load each key together. For adapters with subgroups of 4 or of 8 only. */
 
 import { dot, each, FOLD, indent, range } from './text.ts';
 
@@ -6,15 +6,15 @@ import { dot, each, FOLD, indent, range } from './text.ts';
 export interface AttentionTile {
   /** Head dim, a multiple of 4. */
   D: number;
-  /** Rows (backward for k and v: keys) a thread. */
+  /** Rows per thread (keys per thread in the backward kernel for k and v). */
   rows: number;
-  /** Lanes of a subgroup that load each key together; 0 = every thread loads its own. */
+  /** Lanes of a subgroup that load each key together; 0 = every thread loads its own keys. */
   lanes: number;
 }
 
 type Binding = [access: string, name: string, type: string];
 const head = (what: string, D: number, L: number, bindings: Binding[]) => `enable subgroups;
-diagnostic(off, subgroup_uniformity); // a workgroup is one subgroup, and all its lanes take every turn of every loop
+diagnostic(off, subgroup_uniformity); // a workgroup is one subgroup, and all its lanes run every iteration of every loop
 
 ${what}
 struct Params {
@@ -27,7 +27,7 @@ struct Params {
 
 override WG: u32 = ${L}u; // one subgroup
 const D4 = ${D / 4}u; // vec4s in a head
-alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
+alias Act = vec4f; // activations: vec4h if they are halves (src/gpu/halves.ts)
 
 ${bindings.map(([access, name, type], i) => `@group(0) @binding(${i}) var<storage, ${access}> ${name}: array<${type}>;`).join('\n')}
 @group(0) @binding(${bindings.length}) var<uniform> params: Params;
@@ -35,7 +35,7 @@ ${bindings.map(([access, name, type], i) => `@group(0) @binding(${i}) var<storag
 ${FOLD}
 `;
 
-/** `heads`: the parameter that counts the heads a workgroup may be of. */
+/** Prints the start of main. @param heads parameter with the number of heads: H or K */
 const entry = (heads: 'H' | 'K', L: number, R: number) => `
 @compute @workgroup_size(WG)
 fn main(
@@ -51,15 +51,15 @@ fn main(
   let tile = spanStart + lane * ${R}u;
 `;
 
-const note = (L: number, R: number, what: string, test: string) =>
+const note = (L: number, R: number, what: string, reference: string, test: string) =>
   `// Grid      a workgroup is one subgroup of ${L} lanes: ${L * R} neighbouring rows of one head, ${R} a lane. Each lane loads a part of
-//           ${what}, and hands it to the others.
-// Numerics  as without sharing, the same bits; to a row that does not see a key, it adds 0 (so it must be finite).
-// Checked   against src/model/reference/ops.ts by test/gpu/${test}.test.ts. Printed by
+//           ${what}, and broadcasts it to the others.
+// Numerics  the same bits as without sharing; a row that does not see a key adds 0 for it (so the key must be finite).
+// Checked   against ${reference}() in src/model/reference/ops.ts by test/gpu/${test}.test.ts. Printed by
 //           kernels/attentionShared.ts.
 `;
 
-/** `count` vec4s at `source(index)`, loaded by the lanes in turn and handed round as `name(i)`. */
+/** Loads `count` vec4s at `source(index)`: each lane loads some and broadcasts them to all lanes as `name(i)`. */
 const together = (
   count: number,
   L: number,
@@ -74,7 +74,7 @@ const together = (
   ),
   each(count, (i) => `let ${name(i)} = subgroupBroadcast(${id}${Math.floor(i / L)}, ${i % L}u);`),
 ];
-/** A key's k and v, `k_0` .. `v_0` ..: they lie vHead apart. */
+/** Loads a key's k and v as `k_0` .. and `v_0` ..; v is stored vHead after k. */
 const loadKey = (n: number, L: number) =>
   together(
     2 * n,
@@ -84,12 +84,12 @@ const loadKey = (n: number, L: number) =>
     'part',
   );
 
-/** Loop over the runs of a span: rows that share prefix and own start. `before` and `after` a run, `key` for each of its keys. */
+/** Loops over the runs of a span: rows that share prefix and own start. Prints `before` and `after` per run, `key` per key. */
 const overRuns = (R: number, before: string[], key: string[], after: string[]) => `
   var first = spanStart;
   while (first < spanEnd) {
     let span = ranges[first];
-    var end = spanEnd; // where the run ends
+    var end = spanEnd; // end of the run
 ${indent(
   4,
   range(R).map(
@@ -129,7 +129,7 @@ const rowOf = (r: number, loads: string[]) => [
 ];
 const queryHead = '  let kHead = head / (params.H / params.K) * D4;\n  let vHead = params.K * D4;\n';
 
-/** Forward for head dim D, R query rows a lane. */
+/** Prints the forward kernel for head dim D, R query rows per lane. */
 export function sharedForward({ D, rows: R, lanes: L }: AttentionTile): string {
   const n = D / 4;
   const bindings: Binding[] = [
@@ -141,7 +141,7 @@ export function sharedForward({ D, rows: R, lanes: L }: AttentionTile): string {
   ];
   const what = `// attention_d${D}.wgsl with keys loaded together; same inputs, same outputs.
 //
-${note(L, R, 'a key', 'attention')}`;
+${note(L, R, 'a key', 'attention', 'attention')}`;
   return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${indent(
     2,
     range(R).map((r) => rowOf(r, [each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`)])),
@@ -172,7 +172,7 @@ ${overRuns(
 )}`;
 }
 
-/** Backward for q, and delta. */
+/** Prints the backward kernel for q, and delta. */
 export function sharedBackwardQ({ D, rows: R, lanes: L }: AttentionTile): string {
   const n = D / 4;
   const bindings: Binding[] = [
@@ -187,7 +187,7 @@ export function sharedBackwardQ({ D, rows: R, lanes: L }: AttentionTile): string
   ];
   const what = `// attention_bwd_q_d${D}.wgsl with keys loaded together; same inputs, same outputs.
 //
-${note(L, R, 'a key', 'attention_bwd')}`;
+${note(L, R, 'a key', 'attentionBwd', 'attention_bwd')}`;
   return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${indent(
     2,
     range(R).map((r) =>
@@ -223,7 +223,7 @@ ${overRuns(
 )}`;
 }
 
-/** Backward for k and v, R key rows a lane: the lanes load each query together. */
+/** Prints the backward kernel for k and v, R key rows per lane. The lanes load each query together. */
 export function sharedBackwardKV({ D, rows: R, lanes: L }: AttentionTile): string {
   const n = D / 4;
   const bindings: Binding[] = [
@@ -237,7 +237,7 @@ export function sharedBackwardKV({ D, rows: R, lanes: L }: AttentionTile): strin
   ];
   const what = `// attention_bwd_kv_d${D}.wgsl with queries loaded together; same inputs, same outputs.
 //
-${note(L, R, 'a query and its gradient', 'attention_bwd')}`;
+${note(L, R, 'a query and its gradient', 'attentionBwd', 'attention_bwd')}`;
   return `${head(what, D, L, bindings)}${entry('K', L, R)}  let share = params.H / params.K; // query heads that read this key head
   let vHead = params.K * D4;
 ${indent(

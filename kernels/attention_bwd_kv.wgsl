@@ -1,4 +1,4 @@
-// Attention backward for k and v. The packed layout makes the queries that see key row j one contiguous range,
+// Attention backward for k and v. In the packed layout the queries that see key row j are one contiguous range,
 // j .. queryEnd[j]: to the end of the group for a prompt row, to the end of the sample for a response row.
 //   dv_j = sum_n p_nj dout_n,  dk_j = sum_n ds_nj q_n   (p and ds as in attention_bwd_q.wgsl), over the H / K query heads
 //
@@ -21,7 +21,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> q: array<Act>;
 @group(0) @binding(1) var<storage, read> kv: array<Act>;

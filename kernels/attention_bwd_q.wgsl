@@ -22,7 +22,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> q: array<Act>;
 @group(0) @binding(1) var<storage, read> kv: array<Act>;

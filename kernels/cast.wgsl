@@ -1,12 +1,12 @@
-// y[atY + i] = x[atX + i] for i < n, from one kind of float to another: to halves and back.
+// Copies y[atY + i] = x[atX + i] for i < n, converting between float types: to halves and back.
 //
 //   x  [at least atX + n]
 //   y  [at least atY + n]  written
 //
 // Grid      one thread per element.
-// Numerics  to f16 it rounds to the nearest (2^-11 relative, 2^-25 absolute below 2^-14), beyond 65504 to infinity; from f16
-//           it is exact. A device may instead cut, or take what is below 2^-14 for 0.
-// Checked   by test/gpu/cast.test.ts.
+// Numerics  to f16: rounds to nearest (2^-11 relative, 2^-25 absolute below 2^-14), beyond 65504 to infinity. From f16: exact.
+//           A device can truncate instead, or flush values below 2^-14 to 0.
+// Checked   against rounded() in test/gpu/halfBuffers.ts by test/gpu/cast.test.ts.
 
 struct Params {
   n: u32,
@@ -16,7 +16,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias X = f32; // either is f16 where its buffer holds halves (src/gpu/halves.ts)
+alias X = f32; // f16 if the buffer has halves (src/gpu/halves.ts)
 alias Y = f32;
 
 @group(0) @binding(0) var<storage, read> x: array<X>;

@@ -4,7 +4,7 @@
 //   y  [C]     accumulates
 //
 // Grid      one thread per column, rows in ascending order.
-// Checked   against a float64 sum by test/gpu/column_sum.test.ts.
+// Checked   against a float64 sum in test/gpu/column_sum.test.ts.
 
 struct Params {
   N: u32,

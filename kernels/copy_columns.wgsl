@@ -1,10 +1,10 @@
-// Columns of one matrix to columns of another: y[r, firstY + c] = x[r, firstX + c].
+// Copies columns of one matrix to columns of another: y[r, firstY + c] = x[r, firstX + c].
 //
 //   x  [R, rowX]
-//   y  [R, rowY]  the other columns are left alone
+//   y  [R, rowY]  the other columns stay unchanged
 //
 // Grid      one thread per (row, copied column). Numerics: a copy, exact.
-// Checked   by test/gpu/copy_columns.test.ts.
+// Checked   against a copy in test/gpu/copy_columns.test.ts.
 
 struct Params {
   R: u32,

@@ -1,5 +1,5 @@
 // Builds the model's input rows of one decode step from the state of the live slots, on the GPU.
-// Row i feeds the last token of its slot. A stopped slot feeds the same token again, which changes nothing.
+// Row i is the last token of its slot. A stopped slot repeats the same token, which changes nothing.
 //
 //   live       [n, 4]      slot, -, -, -
 //   slots      [slots, 4]  first kv row of the prompt, prompt length, first kv row of the slot's own region, -
@@ -9,7 +9,8 @@
 //   kvRows     [n]         written
 //   ranges     [n, 4]      written, as attention.wgsl reads them
 //
-// Grid      one thread per live sequence. Checked by test/gpu/sample.test.ts.
+// Grid      one thread per live sequence.
+// Checked   against a loop in test/gpu/decode_rows.test.ts.
 
 struct Params {
   n: u32,

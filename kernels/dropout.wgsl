@@ -1,13 +1,13 @@
-// Inverted dropout with a mask that follows from a key alone, so that backward makes it again instead of storing it:
+// Inverted dropout with a mask computed from a key alone, so that backward recomputes it instead of storing it:
 //   y[i] = keep(i) ? x[i] / (1 - p) : 0,   ADD = 1: y[i] += that.
 //
 //   x  [n]
-//   y  [n]  written; read too when ADD = 1
+//   y  [n]  written; also read if ADD = 1
 //
 // keep(i)   pcg3d(i, key0, key1).x >= p * 2^32: one number per element and key (Jarzynski and Olano 2020, JCGT 9(3)).
 // Grid      one thread per element.
-// Numerics  one product; with ADD one sum more.
-// Checked   against the same hash in TypeScript, and its share of zeros, by test/gpu/dropout.test.ts.
+// Numerics  one product; with ADD also one sum.
+// Checked   against the same hash in test/gpu/dropout.test.ts, which also checks the share of zeros.
 
 struct Params {
   n: u32,
@@ -20,7 +20,7 @@ struct Params {
 override WG: u32 = 64u;
 override ADD: u32 = 0u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> x: array<Act>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;

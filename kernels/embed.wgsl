@@ -1,8 +1,8 @@
 // Embedding lookup: x[n] = table[tokens[n]].
 //
 //   tokens  [N]      token ids below V
-//   table   [rows, C]  tokens first .. first + rows - 1 of the vocabulary; all of it where it is one buffer
-//   x       [N, C]     rows of other tokens are left alone
+//   table   [rows, C]  tokens first .. first + rows - 1 of the vocabulary; all tokens if the table is one buffer
+//   x       [N, C]     rows of other tokens stay unchanged
 //
 // Grid      one thread per element of x. Numerics: a copy, exact.
 // Checked   against embedding() in src/model/reference/ops.ts by test/gpu/embed.test.ts.
@@ -16,7 +16,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Weight = f32; // f16 where weights are halves (src/gpu/halves.ts)
+alias Weight = f32; // f16 if weights are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
 @group(0) @binding(1) var<storage, read> table: array<Weight>;
@@ -27,7 +27,7 @@ alias Weight = f32; // f16 where weights are halves (src/gpu/halves.ts)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
   let i = (wg.y * grid.x + wg.x) * WG + tid;
   if (i >= params.N * params.C) { return; }
-  let row = tokens[i / params.C] - params.first; // wraps far beyond rows for a token before first
+  let row = tokens[i / params.C] - params.first; // for a token before `first` this wraps to a number far above `rows`
   if (row >= params.rows) { return; }
   x[i] = f32(table[row * params.C + i % params.C]);
 }

@@ -4,10 +4,10 @@
 //   start     [U + 1]  rows of distinct token u are rows[start[u]] .. rows[start[u + 1] - 1]
 //   rows      [N]      row numbers sorted by token (on the host), ascending within a token
 //   dx        [N, C]
-//   dtable    [count, C]  accumulates; tokens first .. first + count - 1 of the vocabulary, others are left out
+//   dtable    [count, C]  accumulates; tokens first .. first + count - 1 of the vocabulary; other tokens are skipped
 //
 // Grid      one thread per (distinct token, channel). No atomics: the order of every sum is fixed.
-// Checked   against embeddingBwd() in src/model/reference/ops.ts by test/gpu/embed.test.ts.
+// Checked   against embeddingBwd() in src/model/reference/ops.ts by test/gpu/embed_bwd.test.ts.
 
 struct Params {
   U: u32,
@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   if (i >= params.U * params.C) { return; }
   let u = i / params.C;
   let c = i % params.C;
-  let row = ids[u] - params.first; // wraps far beyond count for a token before first
+  let row = ids[u] - params.first; // for a token before `first` this wraps to a number far above `count`
   if (row >= params.count) { return; }
   var sum = 0.0;
   for (var r = start[u]; r < start[u + 1u]; r++) {

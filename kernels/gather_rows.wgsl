@@ -1,11 +1,11 @@
-// y[r] = x[rows[r]].
+// Gathers rows: y[r] = x[rows[r]].
 //
 //   x     [N, C]
 //   rows  [R]
 //   y     [R, C]  written
 //
 // Grid      one thread per element of y.
-// Checked   by test/gpu/gather_rows.test.ts.
+// Checked   against embedding() in src/model/reference/ops.ts by test/gpu/gather_rows.test.ts.
 
 struct Params {
   R: u32,

@@ -1,11 +1,12 @@
-// Second half of the global gradient norm, and what AdamW multiplies gradients by:
-//   norm = sqrt(sum partial),  scale = min(1, maxNorm / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; maxNorm 0 = off
-// A norm that is not finite gives scale 0 and ok = 0: adamw.wgsl then changes nothing but clears the gradients.
+// Second half of the global gradient norm, and the factor by which AdamW multiplies gradients:
+//   norm = sqrt(sum partial),  scale = min(1, maxNorm / (norm + 1e-6)) like torch.nn.utils.clip_grad_norm_; maxNorm 0 = off
+// If the norm is not finite, scale = 0 and ok = 0: adamw.wgsl then only clears the gradients.
 //
 //   partial  [slots]
 //   clip     [3]      norm, scale, ok (1 or 0), written
 //
-// Grid      one thread. Checked by test/gpu/adamw.test.ts.
+// Grid      one thread.
+// Checked   against a float64 norm in test/gpu/grad_clip.test.ts.
 
 struct Params {
   slots: u32,
@@ -22,7 +23,7 @@ fn main() {
   for (var i = 0u; i < params.slots; i++) {
     sum += partial[i];
   }
-  // The exponent bits are looked at, since WGSL lets a compiler assume that NaN and infinity do not occur.
+  // Tests the exponent bits, because WGSL lets a compiler assume that NaN and infinity do not occur.
   let ok = (bitcast<u32>(sum) & 0x7f800000u) != 0x7f800000u;
   let norm = sqrt(sum);
   var scale = 1.0;

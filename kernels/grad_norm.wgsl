@@ -3,8 +3,8 @@
 //   g        [n]
 //   partial  [slots]  written at slot .. slot + THREADS - 1
 //
-// Grid      THREADS threads in all, whatever n: the order of the sum never changes.
-// Checked   against a float64 sum by test/gpu/adamw.test.ts.
+// Grid      THREADS threads in total for every n, so the order of the sum never changes.
+// Checked   against a float64 sum in test/gpu/grad_norm.test.ts.
 
 struct Params {
   n: u32,

@@ -10,7 +10,7 @@
 //   dEntropy    [E]       d loss / d entropy of each entry
 //   logits      [R, V]    in: logits, out: gradient
 //
-// Grid      LANES threads a row, WG / LANES rows a workgroup; a thread alone touches its columns, so no barrier is needed.
+// Grid      LANES threads per row, WG / LANES rows per workgroup; each thread has its own columns, so no barrier is needed.
 // Checked   against headBwd() in src/model/reference/ops.ts by test/gpu/head_bwd.test.ts.
 
 struct Params {

@@ -1,17 +1,17 @@
-// Where each entry's target lies in the cumulative distribution of its row, in the order of the tokens, at a temperature:
+// Position of each entry's target in the cumulative distribution of its row, in token order, at a temperature:
 //   below = sum_{j < target} p_j,  through = below + p_target,  total = sum_j p_j,  p_j = exp(logits_j / T - lse)
-// A random number u of sample.wgsl draws the target where below <= u * total < through.
+// A random number u of sample.wgsl samples the target if below <= u * total < through.
 //
 //   logits    [R, V]   rows firstRow .. firstRow + R - 1 of the head rows
 //   stats     [R, 2]   from head_stats.wgsl
 //   entryRow  [E]      head row of each entry
 //   targets   [E]
-//   cdf       [E, 3]   below, through, total; written where the entry's row lies in this chunk
+//   cdf       [E, 3]   below, through, total; written if the entry's row is in this chunk
 //
 // Grid      one workgroup per entry.
 // Numerics  the order of the sums is that of sample.wgsl: WG threads over V / WG neighbouring columns each, then the threads
 //           in order. With the WG of the sampler the comparison is the sampler's own, bit for bit.
-// Checked   against headCdf() in src/model/reference/ops.ts, and against draws of sample.wgsl, by test/gpu/head_cdf.test.ts.
+// Checked   against headCdf() in src/model/reference/ops.ts, and against samples of sample.wgsl, by test/gpu/head_cdf.test.ts.
 
 struct Params {
   E: u32,

@@ -1,10 +1,10 @@
-// Log-prob of each entry's target, and the entropy of the row it is predicted from, for the rows of one chunk.
+// Log-prob of each entry's target, and the entropy of its predicting row, for the rows of one chunk.
 //
 //   logits    [R, V]   rows firstRow .. firstRow + R - 1 of the head rows
 //   stats     [R, 2]   from head_stats.wgsl
 //   entryRow  [E]      head row of each entry
 //   targets   [E]
-//   logp      [E]      written where the entry's row lies in this chunk
+//   logp      [E]      written if the entry's row is in this chunk
 //   entropy   [E]      likewise
 //
 // Grid      one thread per entry.

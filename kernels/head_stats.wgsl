@@ -4,7 +4,7 @@
 //   logits  [R, V]
 //   stats   [R, 2]   lse, entropy (nats), written
 //
-// Grid      LANES threads a row, WG / LANES rows a workgroup.
+// Grid      LANES threads per row, WG / LANES rows per workgroup.
 // Numerics  the maximum is subtracted before exp; the order of the sums is fixed by LANES alone.
 // Checked   against head() in src/model/reference/ops.ts by test/gpu/head_stats.test.ts.
 
@@ -29,7 +29,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let row = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
   let lane = tid % LANES;
   let base = row * params.V;
-  let V = select(0u, params.V, row < params.R); // rows past the end stay, since barriers need every thread
+  let V = select(0u, params.V, row < params.R); // no early return: barriers need every thread
 
   var top = -3.0e38;
   for (var j = lane; j < V; j += LANES) {

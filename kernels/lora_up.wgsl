@@ -1,14 +1,14 @@
-// The upper half of LoRA, added to the columns of the modules that have an adapter:
+// Second half of LoRA, added to the columns of the adapted modules:
 //   y[n, gap(s) + j] += scale * sum over r of t[n, s * R + r] * b[r, j],   s = the module that column j belongs to.
 //
 //   t  [N, T]  x A of every adapted module side by side, T = modules * R
-//   b  [R, J]  the modules' B side by side, without the columns of modules that have none
+//   b  [R, J]  the modules' B side by side, without the columns of modules without an adapter
 //   y  [N, Y]  read and written; q, k and v (or gate and up) are one matrix of Y columns
 //
 // Grid      one thread per 4 rows and one column j; threads in a row take neighbouring columns.
-// Numerics  one thread sums each output over r in ascending order, from 0; the same bits whatever N. B = 0 leaves y.
-// Paper     LoRA, arXiv:2106.09685; what `scale` is with rank-stabilised LoRA: arXiv:2312.03732.
-// Checked   against float64 by test/gpu/lora_up.test.ts.
+// Numerics  one thread sums each output over r in ascending order, from 0; the same bits for every N. B = 0 leaves y unchanged.
+// Paper     LoRA, arXiv:2106.09685; `scale` of rank-stabilised LoRA: arXiv:2312.03732.
+// Checked   against linear() in src/model/reference/ops.ts by test/gpu/lora_up.test.ts.
 
 struct Params {
   N: u32,
@@ -16,9 +16,9 @@ struct Params {
   T: u32,
   J: u32,
   Y: u32,
-  end0: u32, // columns j of module 0 end here, of module 1 at end1; J where there is none
+  end0: u32, // columns j of module 0 end here, those of module 1 at end1; J for a missing module
   end1: u32,
-  gap0: u32, // column of y less column j, for each module
+  gap0: u32, // column of y minus column j, for each module
   gap1: u32,
   gap2: u32,
   scale: f32,
@@ -26,7 +26,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> t: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;

@@ -1,13 +1,13 @@
-// Takes tokens out of what may be drawn, after adjust_logits.wgsl and before sample.wgsl:
-//   z_j = FORBIDDEN   where bit j of the slot's mask is 0
+// Excludes tokens from sampling, after adjust_logits.wgsl and before sample.wgsl:
+//   z_j = FORBIDDEN   if bit j of the slot's mask is 0
 //
-//   entries   [n, 4]                 slot, -, -, 1 = the slot is still drawing (adjust_logits.wgsl)
-//   masks     [slots, ceil(V / 32)]  bit j of a row: token j may be drawn
-//   adjusted  [n, V]                 in/out; row i stays as it is where the slot is done
+//   entries   [n, 4]                 slot, -, -, 1 = the slot still samples (adjust_logits.wgsl)
+//   masks     [slots, ceil(V / 32)]  bit j of a row: token j is allowed
+//   adjusted  [n, V]                 in/out; row i stays unchanged if the slot is done
 //
 // Grid      one workgroup per entry.
-// Numerics  what is allowed passes through unchanged; record_draw.wgsl turns what is left out into log mass.
-// Checked   by test/gpu/mask_logits.test.ts.
+// Numerics  allowed logits pass unchanged; record_draw.wgsl accounts for the excluded tokens in the log mass.
+// Checked   against a loop in test/gpu/mask_logits.test.ts.
 
 struct Params {
   n: u32,
@@ -16,7 +16,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-const FORBIDDEN = -1e30; // as in adjust_logits.wgsl
+const FORBIDDEN = -1e30; // same value as in adjust_logits.wgsl
 
 @group(0) @binding(0) var<storage, read> entries: array<u32>;
 @group(0) @binding(1) var<storage, read> masks: array<u32>;

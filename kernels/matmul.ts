@@ -1,4 +1,4 @@
-/** The matrix product's WGSL by tile shape: WGSL has no unroll, so the register tile is written out here. */
+/** Prints the matrix product's WGSL by tile shape. WGSL has no unroll, so the register tile is written out here. */
 
 import { printWorkgroupTile } from './matmulWorkgroup.ts';
 import { indent, range } from './text.ts';
@@ -8,13 +8,13 @@ const SHAPES = `
 //   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
 //   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
 //   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
-//   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
-//         adapter a second to compile, a branch an output nothing that shows
+//   y     [M, N]; read first when accumulate = 1 (weight gradients). These are parameters and not overrides:
+//         compiling a large tile takes a software adapter a second, while a branch per output has no visible cost
 `;
 
-/** Of tiles whose sums are in an array, so that the end of the tile is short, and of those for wide subgroups. */
-const GATED_SHAPES = `//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, the bits
-//         of swiglu.wgsl after the product (arXiv:2002.05202); not onto halves; any add, accumulate = 0
+/** Shapes for tiles with SwiGLU: those whose sums are in an array, so that their end is short, and those for wide subgroups. */
+const GATED_SHAPES = `//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, with the
+//         bits of the product followed by swiglu.wgsl (arXiv:2002.05202); y is not halves; any add, accumulate = 0
 `;
 
 const PARAMS = `struct Params {
@@ -29,7 +29,7 @@ const PARAMS = `struct Params {
   accumulate: u32,
 }`;
 
-const BUFFERS = `alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+const BUFFERS = `alias A = f32; // f16 if the buffer has halves (src/gpu/halves.ts)
 alias B = f32;
 alias Y = f32;
 
@@ -50,7 +50,7 @@ fn put(row: u32, col: u32, sum: f32) {
   y[row * params.N + col] = Y(value);
 }`;
 
-/** A thread's first columns are then gate's, the rest up's: a pair is in one thread whatever the subgroup size. */
+/** With SwiGLU, a thread's first columns are gate's, the others up's, so that one thread has both of a pair. */
 const PUT_GATED = `
 fn gated(gate: f32, up: f32) -> f32 {
   return gate / (1.0 + exp(-gate)) * up;
@@ -68,14 +68,14 @@ fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
 
 type Sharing = Pick<RegisterTile, 'rows' | 'subgroup' | 'quad'>;
 
-/** Rows of a that each lane loads: lanes that share load different ones. */
+/** Number of rows of a that each lane loads. Lanes that share their loads load different rows. */
 export const loadsOf = ({ rows, subgroup }: Sharing): number => (subgroup ? rows / subgroup : rows);
 
-/** The row of a lane's load `q`. */
+/** Row of a lane's load number `q`. */
 export const rowOfLoad = ({ subgroup }: Sharing, q: number): string =>
   subgroup ? `row0 + ${q * subgroup}u + lane % ${subgroup}u` : `row0 + ${q}u`;
 
-/** The head of main, up to the number of the tile that a subgroup, or a row of LANES threads, computes. */
+/** Start of main, up to the index of the tile that a subgroup, or a row of LANES threads, computes. */
 export function tileEntry({ subgroup }: Sharing): string {
   const lanes = subgroup ? 'lanes' : 'LANES';
   const builtins = subgroup
@@ -90,7 +90,7 @@ fn main(
 ${subgroup ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};`;
 }
 
-/** Row i's value at step d: loaded by this lane, or by another of its subgroup. */
+/** Value of row i at step d, loaded by this lane or by another lane of its subgroup. */
 export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): string {
   if (!subgroup) return `a${i}_${d}`;
   const [from, place] = [`a${Math.floor(i / subgroup)}_${d}`, i % subgroup];
@@ -98,10 +98,11 @@ export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): str
   return [from, `quadSwapX(${from})`, `quadSwapY(${from})`, `quadSwapDiagonal(${from})`][place];
 }
 
-/** Where a thread's sums i go: with `quad` they are of another row in each lane. */
+/** Output row of a thread's sum i. With `quad`, each lane has it for another row. */
 export const rowOfSum = ({ quad }: Sharing): string =>
-  quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps' : 'row0 + i;';
+  quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // the row after the swaps' : 'row0 + i;';
 
+/** Returns the WGSL of the matrix product for a tile. */
 export function printMatmul(tile: MatmulTile): string {
   if ('depth' in tile) return printWorkgroupTile(tile, { shapes: SHAPES, declared: `${PARAMS}\n\n${BUFFERS}${PUT}\n` });
   return printRegisterTile(tile);
@@ -120,8 +121,8 @@ function printRegisterTile(tile: RegisterTile): string {
   const loadCol = (j: number, d: number) => `let b${j}_${d} = f32(b[ib${j}${d ? ` + ${d}u * params.stepB` : ''}]);`;
   const rowValues = (i: number, steps: number[]) =>
     steps.map((d) => `let x${i}_${d} = ${rowValue(tile, i, d)};`).join(' ');
-  // A load ends a block of straight code on SwiftShader, and within a block each use of a row's value but the last is stored
-  // back to the stack. Column by column, with the column's loads between, every block uses a row's value once.
+  // On SwiftShader a load ends a basic block, and within a block every use of a row's value except the last writes it back to the
+  // stack. Column by column, with the column's loads between, every block uses a row's value once.
   const byColumns = (steps: number[]) => [
     ...steps.flatMap(loadRows),
     ...range(rows).map((i) => rowValues(i, steps)),
@@ -130,7 +131,7 @@ function printRegisterTile(tile: RegisterTile): string {
       ...range(rows).map((i) => `s${i}_${j} = ${sum(i, j, steps)};`),
     ]),
   ];
-  // For LLVM all loads come first; it shares out registers by itself.
+  // For LLVM all loads are first; it allocates registers itself.
   const byRows = (steps: number[]) => [
     ...steps.flatMap((d) => [...loadRows(d), ...range(cols).map((j) => loadCol(j, d))]),
     ...range(rows).flatMap((i) => [
@@ -152,8 +153,9 @@ function printRegisterTile(tile: RegisterTile): string {
       .map((j) => `s${i}_${j}`)
       .join(', '),
   );
-  // Rows in a loop, since 256 stores written out take longer to compile than all the rest. Where all columns lie within y, as
-  // they nearly always do, only rows are checked; a loop for each kind, since a branch an output costs a fifth of a tile.
+  // Rows are in a loop, because 256 unrolled stores take longer to compile than everything else. If all columns are within y,
+  // which is the usual case, only rows are checked. Each case has its own loop, because a branch per output costs a fifth of
+  // a tile.
   const column = (j: number) => (j ? ` + ${j}u * lanes` : '');
   const sumOf = (j: number) => `sums[i * ${cols}u + ${j}u]`;
   const whole = (value: (j: number) => string, columns = cols) => [
@@ -194,9 +196,9 @@ function printRegisterTile(tile: RegisterTile): string {
   ];
   const sizesGated = `  let pairs = params.added == 3u;
   let width = select(params.N, params.N / 2u, pairs); // of y
-  let own = select(${cols}u, ${half}u, pairs); // columns of y a thread
+  let own = select(${cols}u, ${half}u, pairs); // columns of y per thread
   let across = (width + own * ${lanes} - 1u) / (own * ${lanes}); // tiles side by side
-  // The second half of a thread's columns of b end at \`last\`; up's lie \`shift\` further on, which may wrap, and wraps back.
+  // The second half of a thread's columns of b ends at \`last\`. Up's columns are \`shift\` later; it can wrap around and wraps back.
   let last = width - 1u + select(0u, ${half}u * ${lanes}, pairs);
   let shift = select(0u, width - ${half}u * ${lanes}, pairs);
 `;
@@ -206,11 +208,11 @@ function printRegisterTile(tile: RegisterTile): string {
       : '';
   return `${share ? 'enable subgroups;\n\n' : ''}// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
 //${SHAPES}${gates ? GATED_SHAPES : ''}//
-// Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} a thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
+// Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} per thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
 //           tile, M or the position in the batch. Printed by kernels/matmul.ts.
-// Checked   against a float64 product by test/gpu/matmul.test.ts.
+// Checked   against product() in test/gpu/matmulSuite.ts by test/gpu/matmul.test.ts.
 
 ${PARAMS}
 

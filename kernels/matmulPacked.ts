@@ -1,4 +1,7 @@
-/** The product with packed weights (kernels/pack.wgsl) by tile shape: made float32 in the load, eight values at a time. */
+/**
+ * Prints the product with packed weights (kernels/pack.wgsl) by tile shape. Weights are converted to float32 as they are
+ * loaded, eight at a time.
+ */
 
 import { loadsOf, rowOfLoad, rowOfSum, rowValue, tileEntry } from './matmul.ts';
 import { indent, range } from './text.ts';
@@ -7,8 +10,8 @@ import type { PackedTile } from './tiles.ts';
 const PARTS = ['lo.x', 'lo.y', 'lo.z', 'lo.w', 'hi.x', 'hi.y', 'hi.z', 'hi.w'];
 
 /**
- * A thread's eight columns are neighbours: a word of int4 is eight of them. Eight steps of k are written out, so a block is
- * eight runs of eight values whichever way the matrix lies.
+ * Prints a tile. A thread's eight columns are neighbours, because a word of int4 holds eight of them. Eight steps of k are
+ * unrolled, so a block is eight runs of eight values, whether the matrix is stored transposed or not.
  */
 export function printPacked(tile: PackedTile): string {
   const { rows, subgroup: share, workgroup, quad = false } = tile;
@@ -36,18 +39,18 @@ export function printPacked(tile: PackedTile): string {
   return `${share ? 'enable subgroups;\n\n' : ''}// Product with a matrix in fewer bits: y[m, n] = sum over k of a[m, k] * w(k, n), then + add, then + y[m, n] if asked.
 //
 //   a     [M, K]
-//   b     [blocks of words] of pack.wgsl; a block's values are neighbours in the matrix as it lies:
+//   b     [blocks of words] of pack.wgsl; a block's values are neighbours in the stored matrix:
 //         NT = false   w is [K, N]: runs of eight columns; run = N, block = 8 N, col = 1
 //         NT = true    w is [N, K], transposed: runs of eight k; run = K, block = 8, col = K
 //   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
 //   y     [M, N]; read first when accumulate = 1
 //
-// Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x (8 * ${share ? 'subgroup size' : 'LANES'}) outputs, ${rows} x 8 a thread; workgroups in a row, folded over
+// Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x (8 * ${share ? 'subgroup size' : 'LANES'}) outputs, ${rows} x 8 per thread; workgroups in a row, folded over
 //           x and y past 65535. N and K are multiples of 8, so that no run of eight leaves its row or its block.
-// Numerics  weights become the float32 that unpack.wgsl makes of them, and each output is summed over k in ascending
-//           order, from 0: the same bits as unpack.wgsl and a float32 product after it.
+// Numerics  weights are converted to the same float32 as by unpack.wgsl, and each output is summed over k in ascending
+//           order, from 0: the same bits as unpack.wgsl followed by a float32 product.
 //           Printed by kernels/matmulPacked.ts.
-// Checked   against both by test/gpu/matmul_packed.test.ts.
+// Checked   against unpack.wgsl followed by a float32 product, bit for bit, by test/gpu/matmul_packed.test.ts.
 
 struct Params {
   M: u32,     // rows of y
@@ -64,7 +67,7 @@ override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the $
 override FORMAT: u32 = 0u; // as in pack.wgsl
 override NT: bool = false;
 ${share ? '' : `override LANES: u32 = ${tile.lanes ?? 4}u; // neighbouring threads that read neighbouring columns\n`}
-alias A = f32; // f16 where its buffer holds halves (src/gpu/halves.ts)
+alias A = f32; // f16 if the buffer has halves (src/gpu/halves.ts)
 alias Y = f32;
 
 @group(0) @binding(0) var<storage, read> a: array<A>;

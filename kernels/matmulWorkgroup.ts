@@ -1,4 +1,4 @@
-/** The matrix product for hardware GPUs: a workgroup shares tiles of both operands in its own memory. */
+/** Prints the matrix product for hardware GPUs: a workgroup shares tiles of both operands in workgroup memory. */
 
 import { indent, range } from './text.ts';
 import type { WorkgroupTile } from './tiles.ts';
@@ -6,18 +6,18 @@ import type { WorkgroupTile } from './tiles.ts';
 const LETTERS = 'xyzw';
 const plus = (n: number) => (n ? ` + ${n}u` : '');
 
-/** The parts of its text that the tiles in registers share. */
+/** Parts of the text that it shares with the register tiles. */
 interface Common {
-  /** Of the header: the shapes of a, b, add and y. */
+  /** Part of the header with the shapes of a, b, add and y. */
   shapes: string;
   /** struct Params, bindings and `put`. */
   declared: string;
 }
 
-/** With 16 x 16 threads, depth 16 makes every thread load one vec4 for each four rows or columns it owns. */
+/** Prints a tile. With 16 x 16 threads and depth 16 every thread loads one vec4 per four rows or columns it owns. */
 export function printWorkgroupTile({ rows, cols, depth }: WorkgroupTile, { shapes, declared }: Common): string {
   const [BM, BN] = [16 * rows, 16 * cols];
-  const [across, down] = [cols / 4, rows / 4]; // vec4s a thread
+  const [across, down] = [cols / 4, rows / 4]; // vec4s per thread
   const sums = range(rows).flatMap((i) => range(across).map((j) => [i, j]));
   const step = [
     ...range(down).map((q) => `let a${q} = tileA[k * ${STRIDE(down)}u + y0${plus(16 * q)}];`),
@@ -26,14 +26,14 @@ export function printWorkgroupTile({ rows, cols, depth }: WorkgroupTile, { shape
   ];
   return `// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked; for hardware GPUs.
 //${shapes}//
-// Grid      a workgroup of 16 x 16 threads computes ${BM} x ${BN} outputs, ${rows} x ${cols} a thread (4 x 4, 64 apart); ${depth} steps of k at a time are put
+// Grid      a workgroup of 16 x 16 threads computes ${BM} x ${BN} outputs, ${rows} x ${cols} per thread (4 x 4, 64 apart); ${depth} steps of k at a time are loaded
 //           into its memory as vec4s. Workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
-// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0, as every other tile does: the
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0, like every other tile: the
 //           same bits. Steps past K add 0 * 0. Printed by kernels/matmulWorkgroup.ts.
-// Checked   against a float64 product by test/gpu/matmul.test.ts.
+// Checked   against product() in test/gpu/matmulSuite.ts by test/gpu/matmul.test.ts.
 
 ${declared}
-// A row of vec4s is one longer than it need be: lanes that walk along k would all store to one bank.
+// A row of vec4s has one more than necessary. Otherwise lanes with successive k would all store to one memory bank.
 var<workgroup> tileA: array<vec4f, ${depth * STRIDE(down)}>; // [k][m / 4]
 var<workgroup> tileB: array<vec4f, ${depth * STRIDE(across)}>; // [k][n / 4]
 
@@ -64,7 +64,7 @@ fn main(
   let across = (params.N + ${BN - 1}u) / ${BN}u; // tiles side by side
   let row0 = tile / across * ${BM}u;
   let col0 = tile % across * ${BN}u;
-  // Neighbouring threads read neighbouring values, whichever of a and b lies transposed.
+  // Neighbouring threads read neighbouring values, whichever of a and b is transposed.
   let kOfA = select(y0, x0, params.stepA == 1u);
   let kOfB = select(y0, x0, params.stepB == 1u);
   let mOfA = x0 + y0 - kOfA;
@@ -114,5 +114,5 @@ ${indent(
 `;
 }
 
-/** vec4s from one k of a tile to the next. */
+/** Number of vec4s from one k of a tile to the next. */
 const STRIDE = (vec4s: number) => 16 * vec4s + 1;

@@ -1,14 +1,14 @@
-// Momentum, and the update that follows from it in place of the gradient, which sgd.wgsl or Muon goes on with:
+// Updates the momentum and replaces the gradient by the resulting update, which sgd.wgsl or Muon then uses:
 //   d = g * scale + l2 w;  m = mu m + rest d;  g = direct d + again m
 // torch.optim.SGD: rest 1, (direct, again) = (0, 1), with Nesterov (1, mu). Muon: rest 1 - mu, with Nesterov (1 - mu, mu).
 //
 //   clip  [3]  norm, scale, ok, from grad_clip.wgsl
 //   w     [n]
-//   g     [n]  in: gradient, out: update; left alone, as m is, when ok = 0
+//   g     [n]  in: gradient, out: update; unchanged, like m, if ok = 0
 //   m     [n]  updated
 //
 // Grid      one thread per element.
-// Checked   against src/model/reference/optimizers.ts by test/gpu/sgd_momentum.test.ts.
+// Checked   against referenceStep() in src/model/reference/optimizers.ts by test/gpu/sgd_momentum.test.ts.
 
 struct Params {
   n: u32,

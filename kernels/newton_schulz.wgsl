@@ -1,11 +1,12 @@
-// The polynomial of a Newton-Schulz step, to be multiplied by the matrix: y = a I + b gram + c y, with y = gram^2 before
+// Computes the polynomial of a Newton-Schulz step, by which the matrix is multiplied: y = a I + b gram + c y, with y = gram^2
+// at the start.
 //
 //   gram  [d, d]
 //   y     [d, d]  in: gram^2, out: the polynomial
 //
 // Grid      one thread per element.
 // Paper     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
-// Checked   against src/model/reference/optimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
+// Checked   against orthogonalized() in src/model/reference/optimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
 
 struct Params {
   d: u32,

@@ -1,10 +1,10 @@
-// A matrix by its Frobenius norm, in place: x = x / max(norm, eps), norm = sqrt(sum partial)
+// Divides a matrix by its Frobenius norm, in place: x = x / max(norm, eps), norm = sqrt(sum partial).
 //
 //   partial  [256]  from grad_norm.wgsl over x
 //   x        [n]
 //
-// Grid      one thread per element; every thread adds up the partial sums, in the same order.
-// Checked   against src/model/reference/optimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
+// Grid      one thread per element; every thread sums the partial sums in the same order.
+// Checked   against orthogonalized() in src/model/reference/optimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
 
 struct Params {
   n: u32,

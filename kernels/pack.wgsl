@@ -1,8 +1,9 @@
-// Weights in fewer bits, a block of 32 neighbours at a time:
+// Packs weights into fewer bits, in blocks of 32 neighbouring values:
 //   FORMAT 0, float16   16 words: two halves each, the earlier one in the low bits
-//   FORMAT 1, int8       9 words: scale (f32), then four values a word:  x ~ (q - 128) scale, q of 0..255
-//   FORMAT 2, int4       5 words: scale (f32), then eight values a word: x ~ (q - 8) scale, q of 0..15
-// The scale makes the block's largest value -128 (or -8) exactly, sign included; its opposite is clipped by one step.
+//   FORMAT 1, int8       9 words: scale (f32), then four values per word:  x ~ (q - 128) scale, q of 0..255
+//   FORMAT 2, int4       5 words: scale (f32), then eight values per word: x ~ (q - 8) scale, q of 0..15
+// The scale makes the block's largest value -128 (or -8) exactly, including the sign. A value of the opposite sign and equal size
+// is clipped by one step.
 //
 //   x       [n]
 //   words   [ceil(n / 32) blocks of words]  written; values past n are 0

@@ -4,16 +4,16 @@
 //   logp         [E]      log-prob under the policy being trained, natural log
 //   inputs       [E, 6]   oldLogp, advantage, weight, refLogp, klWeight, flags (1 = trained, 2 = selected by the loss)
 //   entrySample  [E]      sample of each entry
-//   stats        [S, 4]   from policy_stats.wgsl; anything where the loss has no sequence term
+//   stats        [S, 4]   from policy_stats.wgsl; unused if the loss has no sequence term
 //   dLogp        [E]      output; 0 where not trained
 //
-// This file is the frame of all losses. It is complete, with plain REINFORCE as its row; a run takes the file from the
-// bindings on, and src/gpu/ops/policy_loss.ts joins in front what stands above them here: Params, with the numbers of the
-// loss as further fields, and the rowGrad of its file in src/grpo/losses/, or of a user's loss.
+// This file is the frame of all losses. It is complete, with plain REINFORCE as its row. A run uses the file from the bindings
+// on. src/gpu/ops/policy_loss.ts replaces the part above the bindings: Params, with the numbers of the loss as additional
+// fields, and the rowGrad of the loss from its file in src/grpo/losses/ or from a custom loss.
 //
 // Grid      one thread per entry. Any E >= 1.
 // Numerics  f32; rows clamp log ratios as verl does, and the unclamped ones at 80, below overflow.
-// Checked   every loss against its float64 row by test/gpu/policy_loss.test.ts.
+// Checked   against computePolicyLoss() in src/grpo/losses/index.ts, for every loss, by test/gpu/policy_loss.test.ts.
 
 struct Params {
   E: u32,
@@ -31,9 +31,9 @@ fn rowGrad(t: Token) -> f32 { return -t.advantage; }
 @group(0) @binding(4) var<storage, read_write> dLogp: array<f32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-/// What a row sees of a token. The last three are of its sequence, over the trained tokens, for losses with a sequence term.
+/// Inputs of a row for one token. The last three are sums over the trained tokens of its sequence, for losses with a sequence term.
 struct Token {
-  logp: f32,         // under the policy being trained
+  logp: f32,         // log-prob under the policy being trained
   oldLogp: f32,
   logRatio: f32,     // logp - oldLogp
   advantage: f32,

@@ -1,4 +1,4 @@
-// What a sequence-level policy loss needs of each sample: sums over its trained entries.
+// Sums over the trained entries of each sample, for sequence-level policy losses:
 //   stats[s] = (trained entries, sum of the loss's term, sum of advantages, 0)
 //
 //   logp      [E]      log-prob under the policy being trained
@@ -6,11 +6,11 @@
 //   seqStart  [S + 1]  entries of sample s are seqStart[s] .. seqStart[s + 1]
 //   stats     [S, 4]   output
 //
-// The term here is the log ratio itself. A run takes the file from the bindings on; Params, with the numbers of the loss as
-// further fields, and the loss's own sequenceTerm are joined in front, as in policy_loss.wgsl.
+// The term in this file is the log ratio itself. A run uses the file from the bindings on, as in policy_loss.wgsl, and puts
+// Params with the numbers of the loss as additional fields and the loss's own sequenceTerm in front of them.
 //
-// Grid      one thread per sample: the order of every sum is fixed, and samples are few.
-// Checked   by test/gpu/policy_stats.test.ts, and through policy_loss.wgsl by test/gpu/policy_loss.test.ts.
+// Grid      one thread per sample: the order of every sum is fixed, and there are few samples.
+// Checked   against float64 sums in test/gpu/policy_stats.test.ts, and through policy_loss.wgsl by test/gpu/policy_loss.test.ts.
 
 struct Params {
   S: u32,

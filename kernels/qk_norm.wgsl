@@ -6,8 +6,8 @@
 //   y       [N, (H + 2K) * D]   written
 //   rstd    [N, H + K]          saved for qk_norm_bwd.wgsl
 //
-// Grid      LANES threads a (row, head), WG / LANES of them a workgroup, folded over x and y past 65535 workgroups.
-// Numerics  as rmsnorm.wgsl: the order of the sum is fixed by LANES alone, so decoding and training agree bit for bit.
+// Grid      LANES threads per (row, head), WG / LANES of these per workgroup, folded over x and y past 65535 workgroups.
+// Numerics  like rmsnorm.wgsl: the order of the sum is fixed by LANES alone, so decoding and training agree bit for bit.
 // Paper     Qwen3 technical report, arXiv:2505.09388; Henry et al. 2020, arXiv:2010.04245.
 // Checked   against rmsnorm() in src/model/reference/ops.ts by test/gpu/qk_norm.test.ts.
 
@@ -22,7 +22,7 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a head; a power of two that divides WG
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -40,7 +40,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let n = t / heads;
   let head = t % heads;
   let base = t * params.D;
-  let D = select(0u, params.D, n < params.N); // heads past the end and v heads stay, since barriers need every thread
+  let D = select(0u, params.D, n < params.N); // no early return: barriers need every thread
   let normed = head < params.H + params.K;
 
   var sum = 0.0;

@@ -1,4 +1,4 @@
-// Backward of qk_norm.wgsl for its input, in place on the fused gradient; v's part is left as it is:
+// Backward of qk_norm.wgsl for its input, in place on the fused gradient; v's part stays unchanged:
 //   dx = rstd * (weight * dy - x * rstd^2 * mean over D of (weight * dy * x))
 //
 //   qkv     [N, (H + 2K) * D]   before the norm
@@ -6,7 +6,7 @@
 //   rstd    [N, H + K]          from qk_norm.wgsl
 //   dqkv    [N, (H + 2K) * D]   in: gradient of the normed q and k; out: of the product
 //
-// Grid      LANES threads a (row, q or k head), WG / LANES of them a workgroup; a thread alone touches its columns of dqkv.
+// Grid      LANES threads per (row, q or k head), WG / LANES of these per workgroup; each thread has its own columns of dqkv.
 // Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/qk_norm_bwd_weight.test.ts.
 
 struct Params {
@@ -19,7 +19,7 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a head; a power of two that divides WG
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -38,7 +38,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let head = t % normed;
   let base = (n * (normed + params.K) + head) * params.D;
   let gain = select(0u, params.D, head >= params.H);
-  let D = select(0u, params.D, n < params.N); // heads past the end stay, since barriers need every thread
+  let D = select(0u, params.D, n < params.N); // no early return: barriers need every thread
 
   var sum = 0.0;
   for (var d = lane; d < D; d += LANES) {

@@ -1,8 +1,8 @@
 // Backward of qk_norm.wgsl for its two gains, first half, before qk_norm_bwd.wgsl overwrites dqkv:
 //   partial[b, s * D + d] = sum over the rows n of block b and the heads of s (q heads for 0, k heads for 1) of dy * x * rstd
-// column_sum.wgsl adds the blocks up.
+// column_sum.wgsl then sums the blocks.
 //
-//   qkv, dqkv  [N, (H + 2K) * D]   before the norm; gradient of what it gave
+//   qkv, dqkv  [N, (H + 2K) * D]   before the norm; gradient of its output
 //   rstd       [N, H + K]
 //   partial    [ceil(N / ROWS), 2 * D]  written
 //
@@ -19,7 +19,7 @@ struct Params {
 override WG: u32 = 64u;
 const ROWS: u32 = 64u; // also in src/gpu/ops/rmsnorm.ts
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> rstd: array<f32>;

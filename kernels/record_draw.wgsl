@@ -1,20 +1,20 @@
-// After sample.wgsl has drawn from changed logits: brings its record back to the model's own distribution.
-//   log-prob  becomes the token's under the unchanged logits at the sampling temperature, as the trainer computes it
-//   log mass  becomes that minus the log-prob under the distribution that the token was drawn from
-// so that log-prob - log mass is the log-prob of the draw, whatever changed the logits: cuts, masks, penalties or biases.
-// Also counts the token and keeps the entropy of the unchanged distribution.
+// After sample.wgsl has sampled from changed logits: converts its record to the model's own distribution.
+//   log-prob  becomes that of the token under the unchanged logits at the sampling temperature, as the trainer computes it
+//   log mass  becomes this log-prob minus the log-prob under the distribution that the token was sampled from
+// Then log-prob - log mass is the log-prob of the sampled token, whatever changed the logits: truncation, masks, penalties or
+// biases. Also counts the token and stores the entropy of the unchanged distribution.
 //
-//   entries  [n, 4]        slot, -, row of logits, 1 = it drew (adjust_logits.wgsl)
+//   entries  [n, 4]        slot, -, row of logits, 1 = a token was sampled (adjust_logits.wgsl)
 //   logits   [R, V]        unchanged
-//   stats    [R, 2]        lse and entropy of them at the sampling temperature
+//   stats    [R, 2]        their lse and entropy at the sampling temperature
 //   control  [slots, 8]    -, -, -, 1/T (f32 bits; 0 = greedy)
-//   state    [slots, 4]    last token, -, tokens drawn, -
-//   drawn    [slots, CAP, 3]   in/out: token, log-prob bits, log mass bits; the last one drawn is changed
-//   counts   [slots, V]    in/out: one more of the token
+//   state    [slots, 4]    last token, -, tokens sampled, -
+//   drawn    [slots, CAP, 3]   in/out: token, log-prob bits, log mass bits; the last token is changed
+//   counts   [slots, V]    in/out: the token's count + 1
 //   details  [slots, CAP, 17]  written: entropy bits at 0 (top_logprobs.wgsl writes the rest)
 //
 // Grid      one thread per entry.
-// Checked   by test/gpu/record_draw.test.ts.
+// Checked   against logProbsOf() in test/gpu/sampleReference.ts by test/gpu/record_draw.test.ts.
 
 struct Params {
   n: u32,

@@ -5,8 +5,8 @@
 //   y       [N, C]   output
 //   rstd    [N]      saved for rmsnorm_bwd.wgsl
 //
-// Grid      LANES threads a row, WG / LANES rows a workgroup, folded over x and y past 65535 workgroups. Any N, C >= 1.
-// Numerics  sums in f32, in an order fixed by LANES alone: one adapter must use one for all batches.
+// Grid      LANES threads per row, WG / LANES rows per workgroup, folded over x and y past 65535 workgroups. Any N, C >= 1.
+// Numerics  sums in f32, in an order fixed by LANES alone: one adapter must use one value for all batches.
 // Paper     Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
 // Checked   against rmsnorm() in src/model/reference/ops.ts by test/gpu/rmsnorm.test.ts.
 
@@ -19,7 +19,7 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -34,9 +34,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let row = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
   let lane = tid % LANES;
   let base = row * params.C;
-  let C = select(0u, params.C, row < params.N); // rows past the end stay, since barriers need every thread
+  let C = select(0u, params.C, row < params.N); // no early return: barriers need every thread
 
-  // Four columns a turn: a software adapter pays as much for a turn of a loop as for a load.
+  // Four columns per iteration: on a software adapter an iteration costs as much as a load.
   var sum = 0.0;
   var c = lane;
   for (; c + 3u * LANES < C; c += 4u * LANES) {

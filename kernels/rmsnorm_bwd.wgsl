@@ -4,11 +4,12 @@
 //   x, dy   [N, C]   the norm's input and the gradient of its output
 //   weight  [C]
 //   rstd    [N]      from rmsnorm.wgsl
-//   dres    [N, C]   gradient of the residual stream past this norm; used when ADD = 1
+//   dres    [N, C]   gradient of the residual stream past this norm; used if ADD = 1
 //   dx      [N, C]   written
 //
-// Grid      LANES threads a row, WG / LANES rows a workgroup, as rmsnorm.wgsl. The gain's gradient is rmsnorm_bwd_weight.wgsl.
-// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm.test.ts.
+// Grid      LANES threads per row, WG / LANES rows per workgroup, like rmsnorm.wgsl.
+//           The gain's gradient is rmsnorm_bwd_weight.wgsl.
+// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm_bwd.test.ts.
 
 struct Params {
   N: u32,
@@ -34,9 +35,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let row = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
   let lane = tid % LANES;
   let base = row * params.C;
-  let C = select(0u, params.C, row < params.N); // rows past the end stay, since barriers need every thread
+  let C = select(0u, params.C, row < params.N); // no early return: barriers need every thread
 
-  // Four columns a turn, as rmsnorm.wgsl.
+  // Four columns per iteration, like rmsnorm.wgsl.
   var sum = 0.0;
   var c = lane;
   for (; c + 3u * LANES < C; c += 4u * LANES) {

@@ -1,12 +1,12 @@
 // RMSNorm backward for the gain, first half: partial[b, c] = sum over the rows n of block b of dy * x * rstd.
-// column_sum.wgsl adds the blocks up.
+// column_sum.wgsl then sums the blocks.
 //
 //   x, dy    [N, C]
 //   rstd     [N]
 //   partial  [ceil(N / ROWS), C]  written
 //
 // Grid      one thread per (block, channel); a block is ROWS rows, so the order of the sum is fixed by N alone.
-// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm.test.ts.
+// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm_bwd_weight.test.ts.
 
 struct Params {
   N: u32,
@@ -33,7 +33,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let C = params.C;
   var sum = 0.0;
   var n = first;
-  for (; n + 3u < end; n += 4u) { // four rows a turn, as rmsnorm.wgsl
+  for (; n + 3u < end; n += 4u) { // four rows per iteration, like rmsnorm.wgsl
     let at = n * C + c;
     let g = vec4f(dy[at], dy[at + C], dy[at + 2u * C], dy[at + 3u * C]);
     let v = vec4f(x[at], x[at + C], x[at + 2u * C], x[at + 3u * C]);

@@ -1,9 +1,9 @@
-// Splits the fused q/k/v product, rotates q and k (half-split RoPE), and writes k and v where attention reads them:
+// Splits the fused q/k/v product, rotates q and k (half-split RoPE), and writes k and v to the cache that attention reads:
 //   q'[i] = q[i] cos - q[i + D/2] sin,  q'[i + D/2] = q[i + D/2] cos + q[i] sin,  i < D/2
 //
 //   qkv        [N, (H + 2K) * D]   q heads, then k heads, then v heads
 //   positions  [N]
-//   kvRows     [N]                 row of kv that token n fills: its own row in training, a cache row in rollout
+//   kvRows     [N]                 row of kv for token n: its own row in training, a cache row in rollout
 //   table      [P, D]              cos of position p in the first D/2 columns, sin in the rest
 //   q          [N, H * D]          written
 //   kv         [rows, 2 * K * D]   written at kvRows: k heads, then v heads
@@ -21,7 +21,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> positions: array<u32>;
@@ -31,7 +31,7 @@ alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts
 @group(0) @binding(5) var<storage, read_write> kv: array<Act>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-// Reads one pair of one head, rotates it unless it is of v, and writes it where it belongs.
+// Reads one pair of one head, rotates it unless it belongs to v, and writes it to q or kv.
 fn turn(n: u32, kvRow: u32, head: u32, i: u32, c: f32, s: f32) {
   let half = params.D / 2u;
   let heads = params.H + 2u * params.K;

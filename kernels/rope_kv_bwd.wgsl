@@ -7,7 +7,7 @@
 //   dqkv       [N, (H + 2K) * D]   written
 //
 // Grid      one thread per (row, 4 heads, pair): they share an angle.
-// Checked   against ropeBwd() in src/model/reference/ops.ts by test/gpu/rope_kv.test.ts.
+// Checked   against ropeBwd() in src/model/reference/ops.ts by test/gpu/rope_kv_bwd.test.ts.
 
 struct Params {
   N: u32,
@@ -25,7 +25,7 @@ override WG: u32 = 64u;
 @group(0) @binding(4) var<storage, read_write> dqkv: array<f32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-// Reads one pair of one head, rotates it back unless it is of v, and writes it.
+// Reads one pair of one head, rotates it back unless it belongs to v, and writes it.
 fn turn(n: u32, head: u32, i: u32, c: f32, s: f32) {
   let half = params.D / 2u;
   let heads = params.H + 2u * params.K;

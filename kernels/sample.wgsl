@@ -1,28 +1,28 @@
-// Draws one token per live sequence and advances its state, so that decode steps can be enqueued without a read-back.
+// Samples one token per live sequence and advances its state, so that decode steps can be enqueued without a read-back.
 //
 // The kept set is {j : z_j >= tau}, z = logits / T, where tau is the tightest of top-k (k-th largest), top-p (smallest
 // set whose mass reaches topP) and min-p (log minP below the maximum); ties with tau are kept. The token is the first j at
-// which the running mass of the kept set passes u * (kept mass), with u from pcg4d(key, position): what a sequence
-// draws depends on its own key and position and on nothing else in the batch.
+// which the running mass of the kept set passes u * (kept mass), with u from pcg4d(key, position). So the sampled token depends
+// on the sequence's own key and position, and on nothing else in the batch.
 //
 //   logits   [R, V]        row of live sequence i is logitRow[i]
 //   stats    [R, 2]        lse at temperature T (1 for greedy), entropy
-//   live     [rows, 4]     slot, row of logits, -, -; entries first .. first + n - 1 are drawn
+//   live     [rows, 4]     slot, row of logits, -, -; for entries first .. first + n - 1 a token is sampled
 //   control  [slots, 8]    key0, key1, maxNewTokens, 1/T (f32 bits; 0 = greedy), topK, topP (f32), minP (f32), step budget
 //   stops    [slots, 4]    stop token ids; 0xffffffff = none
-//   state    [slots, 4]    in/out: last token, position of the next token, tokens drawn so far, done flag (1 stop, 2 length)
+//   state    [slots, 4]    in/out: last token, position of the next token, tokens sampled so far, done flag (1 stop, 2 length)
 //   drawn    [slots, CAP, 3]  written: token, log-prob bits, log kept mass bits
 //
 // Grid      one workgroup per live sequence.
 // Numerics  the running mass is summed by WG threads over V / WG neighbouring columns each, then over threads in order.
 // Paper     Jarzynski & Olano 2020, Hash Functions for GPU Rendering (pcg4d); Holtzman et al., arXiv:1904.09751 (top-p).
-// Checked   by test/gpu/sample.test.ts.
+// Checked   against drawToken() in test/gpu/sampleReference.ts by test/gpu/sample.test.ts.
 
 struct Params {
   first: u32,
   n: u32,
   V: u32,
-  cap: u32,  // tokens a slot's row of drawn holds
+  cap: u32,  // capacity of a slot's row of drawn, in tokens
 }
 
 override WG: u32 = 64u;
@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let slot = live[i * 4u];
   let row = live[i * 4u + 1u];
   if (tid == 0u) { done = state[slot * 4u + 3u]; }
-  if (workgroupUniformLoad(&done) != 0u) { return; } // already stopped; its state must not move
+  if (workgroupUniformLoad(&done) != 0u) { return; } // already stopped; its state must not change
   let base = row * params.V;
   let invT = bitcast<f32>(control[slot * 8u + 3u]);
   let greedy = invT == 0.0;
@@ -71,7 +71,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let first = min(tid * span, params.V);
   let end = min(first + span, params.V);
 
-  // The largest logit and where it is (the lowest index wins a tie).
+  // The largest logit and its index (the lowest index wins a tie).
   var top = 0u;
   var topAt = 0xffffffffu;
   for (var j = first; j < end; j++) {
@@ -119,7 +119,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
           for (var t = 1u; t < WG; t++) { partU[0] += partU[t]; partF[0] += partF[t]; }
         }
         workgroupBarrier();
-        // Raising tau must keep at least k elements and at least topP of the mass; the tighter cut wins.
+        // Raising tau must keep at least k elements and at least topP of the mass; the stricter limit wins.
         let enoughCount = !byCount || partU[0] >= topK;
         let enoughMass = !byMass || partF[0] >= topP;
         workgroupBarrier();
@@ -141,7 +141,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       for (var t = 0u; t < WG; t++) { total += partF[t]; }
       let random = pcg4d(vec4u(control[slot * 8u], control[slot * 8u + 1u], state[slot * 4u + 1u], 0x9e3779b9u)).x;
       let goal = f32(random >> 8u) * 0x1p-24 * total; // in [0, total)
-      // The thread whose span the goal falls into, then the column. topAt stays the answer if rounding runs past the end.
+      // Find the thread whose span contains the goal, then the column. topAt remains the result if rounding passes the end.
       var before = 0.0;
       var t = 0u;
       while (t < WG - 1u && before + partF[t] <= goal) { before += partF[t]; t++; }

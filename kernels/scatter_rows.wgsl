@@ -1,11 +1,11 @@
-// x[rows[r]] = y[r]; the rows must be distinct. The other rows of x keep what they have.
+// Scatters rows: x[rows[r]] = y[r]. The rows must be distinct; the other rows of x stay unchanged.
 //
 //   y     [R, C]
 //   rows  [R]
 //   x     [N, C]  written at rows
 //
 // Grid      one thread per element of y.
-// Checked   by test/gpu/gather_rows.test.ts.
+// Checked   against a copy in test/gpu/scatter_rows.test.ts.
 
 struct Params {
   R: u32,

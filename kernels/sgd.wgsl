@@ -1,13 +1,13 @@
-// Gradient descent in place, by the gradient or by its sign, and the gradient cleared for the next step:
-//   d = g' + l2 w, or its sign;  w = w (1 - lr * decay) - lr d;  g' = g * scale, or g as it is where that is an update already
+// Gradient descent in place, by the gradient or its sign; also clears the gradient for the next step:
+//   d = g' + l2 w, or its sign;  w = w (1 - lr * decay) - lr d;  g' = g * scale, or g itself if it is an update already
 //
 //   clip  [3]  norm, scale, ok, from grad_clip.wgsl
-//   w     [n]  updated; left alone when ok = 0
+//   w     [n]  updated; unchanged if ok = 0
 //   g     [n]  in: gradient or update, out: 0
 //
 // Grid      one thread per element.
 // Paper     Bernstein et al. 2018, arXiv:1802.04434 (signSGD).
-// Checked   against src/model/reference/optimizers.ts by test/gpu/sgd_momentum.test.ts.
+// Checked   against referenceStep() in src/model/reference/optimizers.ts by test/gpu/sgd_momentum.test.ts.
 
 struct Params {
   n: u32,

@@ -3,7 +3,7 @@
 //   gu  [N, 2F]  gate in the first F columns, up in the rest
 //   y   [N, F]   written
 //
-// Grid      one thread per (4 rows, column): a thread of a software adapter costs as much as what it does for one element.
+// Grid      one thread per (4 rows, column): on a software adapter starting a thread costs as much as computing one element.
 // Paper     Shazeer 2020, arXiv:2002.05202.
 // Checked   against swiglu() in src/model/reference/ops.ts by test/gpu/swiglu.test.ts.
 
@@ -14,7 +14,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> gu: array<Act>;
 @group(0) @binding(1) var<storage, read_write> y: array<Act>;

@@ -6,7 +6,7 @@
 //   dgu  [N, 2F]  written
 //
 // Grid      one thread per (4 rows, column), as swiglu.wgsl.
-// Checked   against swigluBwd() in src/model/reference/ops.ts by test/gpu/swiglu.test.ts.
+// Checked   against swigluBwd() in src/model/reference/ops.ts by test/gpu/swiglu_bwd.test.ts.
 
 struct Params {
   N: u32,
@@ -15,7 +15,7 @@ struct Params {
 
 override WG: u32 = 64u;
 
-alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+alias Act = f32; // activations: f16 if they are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> gu: array<Act>;
 @group(0) @binding(1) var<storage, read> dy: array<f32>;

@@ -1,13 +1,14 @@
 /** Helpers of the kernel printers: WGSL has no unroll and no loops over names, so they write everything out. */
 
+/** Returns 0, 1, ... n - 1. */
 export const range = (n: number): number[] => [...Array(n).keys()];
 
-/** One line of n statements. */
+/** Returns n statements in one line. */
 export const each = (n: number, statement: (i: number) => string): string => range(n).map(statement).join(' ');
 
 type Line = string | false;
 
-/** Lines, lists of them, or nothing, as text `n` columns in. */
+/** Returns lines as text, indented by `n` columns. A line can also be a list of lines, or missing. */
 export const indent = (n: number, lines: readonly (Line | readonly Line[])[]): string =>
   lines
     .flat()
@@ -15,7 +16,7 @@ export const indent = (n: number, lines: readonly (Line | readonly Line[])[]): s
     .map((line) => ' '.repeat(n) + line)
     .join('\n');
 
-/** Inner product of two heads held as n vec4s: four partial sums, added at the end by `FOLD`. */
+/** Returns the inner product of two heads of n vec4s: four partial sums, which `FOLD` adds at the end. */
 export const dot = (x: string, y: string, n: number): string =>
   `fold(${range(n)
     .map((j) => `${x}_${j} * ${y}_${j}`)

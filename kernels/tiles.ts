@@ -1,23 +1,23 @@
-/** Every shape in which the matrix product is printed: the one table that printers, wrappers, tests and timing read. */
+/** Every shape in which the matrix product is printed. Printers, wrappers, tests and timing all read this table. */
 
-/** A tile in registers. A thread owns rows x cols outputs; its columns lie as far apart as there are threads side by side. */
+/** A tile in registers. A thread owns rows x cols outputs; the distance of its columns is the number of threads side by side. */
 export interface RegisterTile {
   rows: number;
   cols: number;
-  /** Steps of k that are written out. */
+  /** Steps of k that are unrolled. */
   unroll: number;
   /** Threads in a workgroup. */
   workgroup: number;
-  /** The smallest subgroup it runs on, whose lanes load different rows of a and hand them round; 0 = no subgroups. */
+  /** Smallest subgroup size; its lanes load different rows of a and broadcast them. 0 = without subgroups. */
   subgroup: 0 | 4 | 8;
-  /** Threads side by side where no subgroup says it. */
+  /** Threads side by side, if not given by a subgroup. */
   lanes?: number;
   /**
-   * The four lanes of a quad swap rows instead of broadcasting them, so that a thread's sums are those of other rows than its
-   * neighbours'. One swap is one instruction on SwiftShader, a broadcast several.
+   * True if the four lanes of a quad swap rows instead of broadcasting them. A thread's sums are then for other rows than its
+   * neighbours'. On SwiftShader a swap is one instruction, a broadcast several.
    */
   quad?: boolean;
-  /** It knows added = 3, SwiGLU in the product. */
+  /** True if the tile supports added = 3, SwiGLU in the product. */
   gated?: boolean;
 }
 
@@ -30,10 +30,10 @@ export interface WorkgroupTile {
 
 export type MatmulTile = RegisterTile | WorkgroupTile;
 
-/** A tile of the product with packed weights: rows x 8 outputs a thread, neighbouring columns. */
+/** A tile of the product with packed weights: rows x 8 outputs per thread, in neighbouring columns. */
 export type PackedTile = Pick<RegisterTile, 'rows' | 'workgroup' | 'subgroup' | 'lanes' | 'quad'>;
 
-/** Named by the lanes that share loads, and rows x columns a thread. */
+/** Names have the lanes that share loads, and rows x columns per thread. */
 const matmul = {
   subgroup4_32x16: { rows: 32, cols: 16, unroll: 8, subgroup: 4, workgroup: 8, quad: true, gated: true },
   subgroup4_32x8: { rows: 32, cols: 8, unroll: 8, subgroup: 4, workgroup: 8, quad: true, gated: true },
@@ -67,5 +67,5 @@ export type PackedVariant = keyof typeof packed;
 export const MATMUL_TILES: Readonly<Record<MatmulVariant, MatmulTile>> = matmul;
 export const PACKED_TILES: Readonly<Record<PackedVariant, PackedTile>> = packed;
 
-/** Tables keep their names through `Object.keys`. */
+/** Returns the names of a table, with their types. */
 export const namesOf = <K extends string>(table: Readonly<Record<K, unknown>>): K[] => Object.keys(table) as K[];

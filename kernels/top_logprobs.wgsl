@@ -1,16 +1,16 @@
-// The k likeliest tokens at the place a token was just drawn, with their log-probs under the unchanged logits; k <= 8.
-// Largest first; of equal ones the lower index first.
+// The k most likely tokens at the position of the token just sampled, with their log-probs under the unchanged logits; k <= 8.
+// Largest first; for equal log-probs the lower index first.
 //
-//   entries  [n, 4]        slot, -, row of logits, 1 = it drew (adjust_logits.wgsl)
+//   entries  [n, 4]        slot, -, row of logits, 1 = a token was sampled (adjust_logits.wgsl)
 //   logits   [R, V]        unchanged
 //   stats    [R, 2]        lse at the sampling temperature, -
 //   control  [slots, 8]    -, -, -, 1/T (f32 bits; 0 = greedy)
 //   extras   [slots, 136]  k at 5
-//   state    [slots, 4]    -, -, tokens drawn, -
-//   details  [slots, CAP, 17]  written: k x (token, log-prob bits) from 1 on; 0xffffffff as token where V < k
+//   state    [slots, 4]    -, -, tokens sampled, -
+//   details  [slots, CAP, 17]  written: k x (token, log-prob bits) from 1 on; 0xffffffff as token if V < k
 //
 // Grid      one workgroup per entry; k passes over the row.
-// Checked   against a sort by test/gpu/top_logprobs.test.ts.
+// Checked   against a sort of logProbsOf() in test/gpu/sampleReference.ts by test/gpu/top_logprobs.test.ts.
 
 struct Params {
   n: u32,
@@ -43,7 +43,7 @@ fn ordered(x: f32) -> u32 {
   return select(b | 0x80000000u, ~b, (b & 0x80000000u) != 0u);
 }
 
-/** Whether (key, at) comes before (otherKey, otherAt). */
+/** True if (key, at) is before (otherKey, otherAt). */
 fn ahead(key: u32, at: u32, otherKey: u32, otherAt: u32) -> bool {
   return key > otherKey || (key == otherKey && at < otherAt);
 }

@@ -1,11 +1,11 @@
-// y[c, n] = x[n, c].
+// Transposes a matrix: y[c, n] = x[n, c].
 //
 //   x  [N, C]
 //   y  [C, N]  written
 //
 // Grid      one thread per EACH columns of a row, threads in a row write neighbouring elements: an integer division costs
-//           more than the element it finds, so it serves several.
-// Checked   by test/gpu/transpose.test.ts.
+//           more than the access to the element, so each thread does several elements.
+// Checked   against a loop in test/gpu/transpose.test.ts.
 
 struct Params {
   N: u32,
@@ -15,7 +15,7 @@ struct Params {
 override WG: u32 = 64u;
 const EACH = 8u;
 
-alias Weight = f32; // f16 where weights are halves (src/gpu/halves.ts)
+alias Weight = f32; // f16 if weights are halves (src/gpu/halves.ts)
 
 @group(0) @binding(0) var<storage, read> x: array<Weight>;
 @group(0) @binding(1) var<storage, read_write> y: array<Weight>;

@@ -1,12 +1,12 @@
-// Weights that pack.wgsl wrote, as float32 again: y[i] = value i, or with GATHER rows of a table,
+// Converts weights of pack.wgsl back to float32: y[i] = value i, or with GATHER rows of a table,
 //   y[n, c] = value (tokens[n] - first) * C + c
 //
 //   words   [blocks of words]  see pack.wgsl
-//   tokens  [N]                GATHER = 1: rows of the table, counted from `first`; else any buffer
-//   y       [N, C]             rows of tokens outside first .. first + rows - 1 are left alone
+//   tokens  [N]                GATHER = 1: rows of the table, counted from `first`; otherwise any buffer
+//   y       [N, C]             rows of tokens outside first .. first + rows - 1 stay unchanged
 //
 // Grid      one thread per element of y. Without GATHER, C = 1 and N = elements. Numerics: one product.
-// Checked   by test/gpu/pack_unpack.test.ts.
+// Checked   with pack.wgsl against quantize() in src/model/reference/ops.ts by test/gpu/pack_unpack.test.ts.
 
 struct Params {
   N: u32,
@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     y[i] = value(i);
     return;
   }
-  let row = tokens[i / params.C] - params.first; // wraps far beyond rows for a token before first
+  let row = tokens[i / params.C] - params.first; // for a token before `first` this wraps to a number far above `rows`
   if (row >= params.rows) { return; }
   y[i] = value(row * params.C + i % params.C);
 }

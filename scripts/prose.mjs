@@ -1,6 +1,6 @@
 /**
  * `node scripts/prose.mjs` counts what plain English avoids, in comments and documents: words and openings that a reader stumbles over,
- * sentences of more than 40 words, commit ids and paths that do not exist. A count above its ceiling in scripts/prose.json fails.
+ * sentences of more than 40 words, commit ids, paths and links that do not exist. A count above its ceiling in scripts/prose.json fails.
  *   --list RULE   prints every line that a rule counts
  *   --store       lowers the ceilings to today's counts; a ceiling is never raised
  */
@@ -8,7 +8,16 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { brokenPaths, commitIds, COUNTED, longSentences, matching, pagesWithoutOpening, RULES } from './lib/prose.mjs';
+import {
+  brokenLinks,
+  brokenPaths,
+  commitIds,
+  COUNTED,
+  longSentences,
+  matching,
+  pagesWithoutOpening,
+  RULES,
+} from './lib/prose.mjs';
 import { ROOT } from './setup.mjs';
 
 const CEILINGS = join(ROOT, 'scripts', 'prose.json');
@@ -54,6 +63,7 @@ const found = {
   'page of docs that does not open with its reader': pagesWithoutOpening(docs),
   'commit id that does not exist': knowsCommits ? commitIds(docs).filter(({ id }) => !isCommit(id)) : [],
   'path that does not exist': brokenPaths(docs, exists),
+  'link or anchor that does not exist': brokenLinks(lines('*.md'), exists),
 };
 
 const say = (/** @type {string} */ text) => process.stdout.write(`${text}\n`);

@@ -1,6 +1,8 @@
-/** One class per thing a caller handles; everything else is RangeError, TypeError or Error. */
+/**
+ * One class per error that a caller handles; all others are RangeError, TypeError or Error.
+ */
 
-/** The device is gone (driver reset, GPU process crash, destroy). A new device can be asked for. */
+/** The device is lost (driver reset, GPU process crash, destroy). A new device can be requested. */
 export class DeviceLostError extends Error {
   override name = 'DeviceLostError';
   constructor(reason: string, message: string) {
@@ -10,39 +12,39 @@ export class DeviceLostError extends Error {
   }
 }
 
-/** A buffer could not be allocated, or the plan does not fit the cap. */
+/** A buffer could not be allocated, or the memory plan is above the cap. */
 export class OutOfMemoryError extends Error {
   override name = 'OutOfMemoryError';
 }
 
-/** WebGPU validation or internal error, with the labels of what was recorded. Our bug, not the user's. */
+/** WebGPU validation or internal error, with the labels of the recorded work. A bug in webgrpo, not the user's. */
 export class GpuError extends Error {
   override name = 'GpuError';
 }
 
-/** No adapter at all. */
+/** The system has no WebGPU adapter. */
 export class NoAdapterError extends Error {
   override name = 'NoAdapterError';
 }
 
-/** The user has stopped a run before it could end by itself. */
+/** The user has stopped a run before its end. */
 export class StoppedError extends Error {
   override name = 'StoppedError';
 }
 
-/** A run's folder is not there any more, or is not the one that the run has made. */
+/** A run's folder is missing, or another folder has replaced it. */
 export class FolderGoneError extends Error {
   override name = 'FolderGoneError';
 }
 
-/** Bad input: the message says what was found, what is allowed and what to do. The command line exits with 2 on it. */
+/** Bad input: the message has the value found, what is allowed, and what to do. The command line exits with 2. */
 export class InputError extends Error {
   override name = 'InputError';
 }
 
-/** A setting that cannot run. Its message is the source, e.g. a file's name, and the sentence. */
+/** A setting that cannot run. Its message is the source (e.g. a file's name), followed by the sentence. */
 export class ConfigError extends InputError {
-  /** The key that the sentence is about, e.g. `actor.clipRatioHigh`; '' = the config as a whole. */
+  /** Key that the sentence is about, e.g. `actor.clipRatioHigh`; '' = the complete config. */
   readonly path: string;
   /** All keys that the sentence is about, `path` first. */
   readonly keys: readonly string[];
@@ -56,10 +58,13 @@ export class ConfigError extends InputError {
   }
 }
 
-/** Code of the user's own (reward, agent loop, loss, advantage, ...) threw, took too long or returned what it must not; `cause` = what it threw. */
+/**
+ * User code (reward, agent loop, loss, advantage, ...) threw, took too long or returned an invalid value. `cause` = the
+ * thrown value.
+ */
 export class UserCodeError extends InputError {
   override name = 'UserCodeError';
-  /** What failed and how, e.g. "reward threw": equal for faults of one kind. */
+  /** Code and failure, e.g. "reward threw"; equal for faults of one kind. */
   readonly kind: string;
   constructor(kind: string, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -67,7 +72,10 @@ export class UserCodeError extends InputError {
   }
 }
 
-/** Losses, gradients, log-probs, advantages or weights were not finite, step after step; the message says what, and what came before. */
+/**
+ * Losses, gradients, log-probs, advantages or weights were not finite in several steps in a row. The message names them
+ * and the events before.
+ */
 export class NotFiniteError extends Error {
   override name = 'NotFiniteError';
   /** The last step that was tried. */
@@ -78,7 +86,10 @@ export class NotFiniteError extends Error {
   }
 }
 
-/** Words for anything that was thrown. Never throws: `message` may be a getter that does, and not every object has a text. */
+/**
+ * Returns a text for any thrown value. Never throws, although `message` can be a getter that throws, and some objects
+ * have no text.
+ */
 export function describe(error: unknown): string {
   try {
     if (!(error instanceof Error)) return typeof error === 'object' && error !== null ? textOf(error) : String(error);
@@ -89,13 +100,13 @@ export function describe(error: unknown): string {
   }
 }
 
-/** "[object Object]" would say nothing. */
+/** "[object Object]" would carry no information. */
 function textOf(thrown: unknown): string {
   const text = String(thrown);
   return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;
 }
 
-/** A value as a sentence shows it: the start of its JSON, or its type if it has none. Never throws. */
+/** Returns a value for an error message: the start of its JSON, or its type if JSON cannot write it. Never throws. */
 export function shownValue(value: unknown): string {
   if (typeof value === 'number' || value === undefined) return String(value);
   try {
@@ -105,7 +116,7 @@ export function shownValue(value: unknown): string {
   }
 }
 
-/** The stack of an error, or undefined. Never throws. */
+/** Returns the stack of an error; undefined if it has no stack. Never throws. */
 export function stackOf(error: unknown): string | undefined {
   try {
     const { stack } = error as Error;
@@ -115,13 +126,13 @@ export function stackOf(error: unknown): string | undefined {
   }
 }
 
-/** " (at reward (file.ts:3:7))", the place of an error that was thrown, or nothing. */
+/** Returns the place of a thrown error, " (at reward (file.ts:3:7))", or ''. */
 function placeOf(error: unknown): string {
   const place = /^ {4}at .*$/m.exec(stackOf(error) ?? '')?.[0].trim();
   return place === undefined ? '' : ` (${place})`;
 }
 
-/** Like `instanceof`, for anything that was thrown. Never throws: a proxy may refuse to say what it is. */
+/** Like `instanceof`, for any thrown value. Never throws, although a proxy can refuse the test. */
 export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error is T {
   try {
     return error instanceof kind;
@@ -130,7 +141,10 @@ export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error
   }
 }
 
-/** True if a new engine on a new device can continue. Errors of an engine come from its worker with their names, or as text alone. */
+/**
+ * True if the run can continue with a new engine on a new device. Errors from a worker have only their names, or only a
+ * text.
+ */
 export function isEngineLost(error: unknown): boolean {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
   const isLost = ['DeviceLostError', 'WorkerDiedError', 'NoAdapterError'].includes(name);
@@ -138,10 +152,10 @@ export function isEngineLost(error: unknown): boolean {
 }
 
 /**
- * Converts what the user's code threw into an error that names it. Failures of the device are not user code and stay unchanged.
- * @param kind the code in a word, e.g. 'reward'
+ * Converts an error of user code into one that names the code. Device failures are returned unchanged.
+ * @param kind the code in one word, e.g. 'reward'
  * @param what the code and where it ran, e.g. 'The reward of problem "train-3"'
- * @param expected what it should have done, as the end of a sentence
+ * @param expected required behaviour, as the end of a sentence
  */
 export function blame(kind: string, what: string, error: unknown, expected: string): Error {
   for (const known of [UserCodeError, DeviceLostError, OutOfMemoryError, GpuError]) if (isA(error, known)) return error;

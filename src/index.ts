@@ -1,4 +1,6 @@
-/** The library: what a page or a Node program imports. The command line and the page import its modules directly. */
+/**
+ * The library: exports for a page or a Node program. The command line and the page import its modules directly.
+ */
 
 export {
   ConfigError,

@@ -1,4 +1,7 @@
-/** `webgrpo/node`: what a program needs in Node or Bun and a page has already: WebGPU (by the package `webgpu`), and files. */
+/**
+ * `webgrpo/node`: functions that a program needs in Node or Bun, and a page does not: WebGPU (through the package
+ * `webgpu`) and files.
+ */
 
 import { fileURLToPath } from 'node:url';
 import { installDawn } from './cli/dawn.ts';
@@ -8,16 +11,17 @@ import { openCheckpoint } from './model/checkpoint/open.ts';
 import { isGguf } from './model/checkpoint/sourceFiles.ts';
 
 /**
- * Puts Dawn on `navigator.gpu`, unless there is a WebGPU already (Deno). Takes a hardware GPU, else the software driver of an installed
- * Chromium. Throws NoAdapterError if the package `webgpu` is not installed.
+ * Installs Dawn as `navigator.gpu`, unless WebGPU exists already (Deno). Takes a hardware GPU, or else the software
+ * driver of an installed Chromium. Throws NoAdapterError if the package `webgpu` is not installed.
  */
 export async function installWebGpu(): Promise<void> {
   if (!globalThis.navigator?.gpu) await installDawn();
 }
 
 /**
- * The model and tokenizer of a folder in Hugging Face format, of a GGUF file, or of a checkpoint of `webgrpo/checkpoints`. Throws InputError naming what is missing
- * or damaged.
+ * Returns the model and tokenizer of a folder in Hugging Face format, of a GGUF file, or of a checkpoint of
+ * `webgrpo/checkpoints`.
+ * Throws InputError that names missing or damaged files.
  */
 export async function readCheckpoint(
   from: string | URL | Readonly<Record<string, URL>>,

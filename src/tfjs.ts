@@ -1,6 +1,6 @@
 /**
- * `webgrpo/tfjs`: importing it makes `engine: tfjs` known in this thread. tfjs itself (`@tensorflow/tfjs`, `@tensorflow/tfjs-backend-webgpu`,
- * installed by the user) is loaded when such an engine is made.
+ * `webgrpo/tfjs`: importing it registers `engine: tfjs` in this thread. tfjs itself (`@tensorflow/tfjs`,
+ * `@tensorflow/tfjs-backend-webgpu`, installed by the user) is loaded when such an engine is created.
  */
 
 import { registerTfjs } from './workers/tfjsEngine.ts';

@@ -1,3 +1,5 @@
-/** `webgrpo/yaml`: configs from YAML text. Apart from the library, since the YAML reader is a fifth of its size. */
+/**
+ * `webgrpo/yaml`: configs from YAML text. Separate from the library, because the YAML parser is a fifth of its size.
+ */
 
 export { parseSftConfig, parseTrainConfig } from './grpo/config/text.ts';

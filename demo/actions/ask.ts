@@ -260,7 +260,7 @@ async function takePresent(opened: Answering, of: Session, stopped: AbortSignal)
     const step = await settledStep(of, stopped);
     if (stopped.aborted || opened.has(of, step)) return step;
     waiting.value = `Copying the weights of step ${step}...`;
-    const weights = await Promise.race([of.engine.model.exportWeights(), of.lost]);
+    const weights = await Promise.race([of.engine.model.exportWeights(), of.failed]);
     if (weightsStep.value !== step) continue; // an update began meanwhile
     await opened.take(weights, of, step);
     return step;

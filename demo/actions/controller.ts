@@ -310,7 +310,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
 // Between runs no call to the GPU would report that it is lost.
 effect(() => {
   const open = session.value;
-  open?.lost.catch(() => {
+  open?.failed.catch(() => {
     if (session.value !== open || run.value) return;
     open.close();
     session.value = undefined;

@@ -49,7 +49,7 @@ async function warm(ask: () => TrainConfig): Promise<void> {
   const forget = () => {
     if (warmUp === opened) [warmUp, failed] = [undefined, opened];
   };
-  opened.session.then(({ lost }) => lost).catch(forget);
+  opened.session.then(({ failed }) => failed).catch(forget);
 }
 
 function drop(): void {

@@ -41,7 +41,7 @@ export class Session {
   readonly lora: LoraConfig | undefined;
   readonly task: Task;
   /** Rejects when a worker dies, its GPU is lost, or the session is closed: a worker that was ended answers no call. */
-  readonly lost: Promise<never>;
+  readonly failed: Promise<never>;
   isClosed = false;
   readonly #workers: Worker[];
   #tellClosed: (error: Error) => void = () => {};
@@ -50,8 +50,8 @@ export class Session {
     [this.config, this.engine, this.task, this.lora] = [config, engine, task, loraOf(config)];
     this.model = { ...model, base: config.model.path };
     const closed = new Promise<never>((_, reject) => (this.#tellClosed = reject));
-    this.lost = Promise.race([died, engine.untilLost(), closed]);
-    this.lost.catch(() => {}); // whoever uses the session is told
+    this.failed = Promise.race([died, engine.untilLost(), closed]);
+    this.failed.catch(() => {}); // whoever uses the session is told
     this.#workers = workers;
   }
 

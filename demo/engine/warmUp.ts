@@ -52,7 +52,7 @@ export class WarmUp {
   async take(): Promise<Session> {
     this.#ending.abort();
     const session = await this.session;
-    await Promise.race([this.#tries, session.lost]);
+    await Promise.race([this.#tries, session.failed]);
     if (session.isClosed) throw new Error('The session is closed.');
     return session;
   }

@@ -1,5 +1,7 @@
 /** The rules of `scripts/prose.mjs`, over lines of text. */
 
+import { posix } from 'node:path';
+
 /**
  * @typedef {{ file: string, number: number, text: string }} Line
  * @typedef {{ name: string, of: ('comments' | 'docs')[], pattern: RegExp }} Rule
@@ -73,9 +75,8 @@ export function longSentences(docs) {
   for (const { file, number, text } of docs) {
     if (paragraph && paragraph.file !== file) end();
     if (number === 1) isCode = false;
-    const isFence = /^\s*(```|~~~)/.test(text);
-    if (isFence) isCode = !isCode;
-    if (isFence || isCode || /^\s*$|^\s*[|#<]|^ {4}(?![-*\d])/.test(text)) {
+    if (isFence(text)) isCode = !isCode;
+    if (isFence(text) || isCode || /^\s*$|^\s*[|#<]|^ {4}(?![-*\d])/.test(text)) {
       end();
       continue;
     }
@@ -130,3 +131,58 @@ const PATH = /`((?:src|demo|kernels|test|scripts|bench|campaign|configs|examples
  */
 export const brokenPaths = (docs, exists) =>
   docs.filter(({ text }) => Array.from(text.matchAll(PATH), ([, path]) => path).some((path) => !exists(path)));
+
+const isFence = (/** @type {string} */ text) => /^\s*(```|~~~)/.test(text);
+
+/** @param {Line[]} docs @returns {Line[]} lines outside of blocks of code */
+function outsideCode(docs) {
+  let isCode = false;
+  return docs.filter(({ number, text }) => {
+    if (number === 1) isCode = false;
+    if (isFence(text)) isCode = !isCode;
+    return !isCode && !isFence(text);
+  });
+}
+
+/** @param {Line[]} docs @returns {Map<string, Set<string>>} anchors of each file's headings, as GitHub makes them */
+function anchorsOf(docs) {
+  /** @type {Map<string, Set<string>>} */
+  const anchors = new Map();
+  for (const { file, text } of outsideCode(docs)) {
+    const ofFile = anchors.get(file) ?? new Set();
+    anchors.set(file, ofFile);
+    const heading = /^#+ (.*)/.exec(text)?.[1];
+    if (heading === undefined) continue;
+    const shown = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1');
+    const slug = shown
+      .trim()
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replace(/\s/g, '-');
+    let unique = slug;
+    for (let n = 1; ofFile.has(unique); n++) unique = `${slug}-${n}`;
+    ofFile.add(unique);
+  }
+  return anchors;
+}
+
+/**
+ * Links to a file or folder that does not exist, or to a heading that its page does not have.
+ * @param {Line[]} docs lines of whole files, in order
+ * @param {(path: string) => boolean} exists
+ * @returns {Line[]}
+ */
+export function brokenLinks(docs, exists) {
+  const anchors = anchorsOf(docs);
+  const isBroken = (/** @type {string} */ file, /** @type {string} */ target) => {
+    const [path, anchor] = target.split('#');
+    const page = path === '' ? file : posix.join(posix.dirname(file), path);
+    if (!exists(page)) return true;
+    return anchor !== undefined && page.endsWith('.md') && !anchors.get(page)?.has(anchor);
+  };
+  return outsideCode(docs).filter(({ file, text }) =>
+    Array.from(text.replace(/`[^`]*`/g, '').matchAll(/\]\(([^)\s]+)\)/g), ([, target]) => target)
+      .filter((target) => !/^[a-z]+:/.test(target))
+      .some((target) => isBroken(file, target)),
+  );
+}

@@ -1,4 +1,6 @@
-/** The adapter: which one a device is opened on, what it offers, and what it is called. */
+/**
+ * Chooses the adapter of a device, and returns its name and its features.
+ */
 
 import { NoAdapterError } from '../errors.ts';
 
@@ -6,28 +8,28 @@ export interface AdapterSummary {
   vendor: string;
   architecture: string;
   description: string;
-  /** Runs on the CPU: right, but slow. */
+  /** True if it runs on the CPU: correct, but slow. */
   isSoftware: boolean;
-  /** Smallest and largest subgroup; 0 without the feature. */
+  /** Smallest and largest subgroup size; 0 without the feature. */
   subgroupSize: number;
   subgroupMaxSize: number;
   features: string[];
 }
 
-/** Bytes of the largest buffer that can be bound as a whole; a multiple of 256. */
+/** Largest bytes of a buffer that can be bound completely; a multiple of 256. */
 export const bindingBytes = ({
   maxStorageBufferBindingSize,
   maxBufferSize,
 }: Pick<GPUSupportedLimits, 'maxStorageBufferBindingSize' | 'maxBufferSize'>): number =>
   Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
 
-/** True if the adapter that `openAdapter` would take has 16-bit floats in shaders. */
+/** True if the adapter that `openAdapter` would choose has 16-bit floats in shaders. */
 export async function offersHalves(): Promise<boolean> {
   const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
   return adapter?.features.has('shader-f16') ?? false;
 }
 
-/** The adapter that a device would be opened on. Throws NoAdapterError. */
+/** Returns the adapter that a device would be opened on. Throws NoAdapterError. */
 export async function requestAdapter(powerPreference: GPUPowerPreference = 'high-performance'): Promise<GPUAdapter> {
   const gpu = globalThis.navigator?.gpu;
   if (!gpu)
@@ -42,7 +44,7 @@ export async function requestAdapter(powerPreference: GPUPowerPreference = 'high
   return adapter;
 }
 
-/** Takes an adapter, and a device with everything of it that kernels use. Throws NoAdapterError. */
+/** Opens an adapter, and a device with all of its features that kernels use. Throws NoAdapterError. */
 export async function openAdapter(
   powerPreference?: GPUPowerPreference,
 ): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
@@ -61,6 +63,7 @@ export async function openAdapter(
   return { device, summary: summaryOf(adapter.info, device.features) };
 }
 
+/** Returns the name and the features of an adapter that the engine uses. */
 export function summaryOf(info: GPUAdapterInfo, features: GPUSupportedFeatures): AdapterSummary {
   const { vendor, architecture, description } = info;
   const isSoftware = info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);

@@ -1,10 +1,12 @@
-/** Counts of what a device has created so far; a steady step must leave all but dispatches, submits and mappedBytes unchanged. */
+/**
+ * Counts of what a device has created so far. A steady-state step changes only dispatches, submits and mappedBytes.
+ */
 export interface GpuCounters {
-  /** Buffers that exist, for views and for read-backs. */
+  /** Existing buffers, for views and for read-backs. */
   buffers: number;
   /** Bytes of all buffers. */
   bytes: number;
-  /** Part of `bytes` that is for read-backs and uploads. */
+  /** Part of `bytes` for read-backs and uploads. */
   stagingBytes: number;
   pipelines: number;
   bindGroups: number;
@@ -12,10 +14,11 @@ export interface GpuCounters {
   submits: number;
   /** Bytes read back so far. */
   mappedBytes: number;
-  /** Bytes copied from buffer to buffer so far, read-backs aside. */
+  /** Bytes copied from buffer to buffer so far, without read-backs. */
   copiedBytes: number;
 }
 
+/** Returns counters that are all 0. */
 export const newCounters = (): GpuCounters => ({
   buffers: 0,
   bytes: 0,

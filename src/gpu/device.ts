@@ -1,9 +1,10 @@
 /**
- * The one object that owns the GPUDevice: buffers, pipelines, cached bind groups, dispatch, read-back, counters.
+ * Owner of the GPUDevice: buffers, pipelines, cached bind groups, dispatch, read-back, counters.
  *
- * Everything recorded goes into one encoder and one compute pass until something needs a submit (a read-back, a host
- * write, a full params ring). Nothing is created in a steady step: pipelines are cached by kernel and overrides, bind
- * groups by layout and views, params go into a ring that is uploaded once per submit, staging buffers are reused.
+ * All work is recorded into one encoder and one compute pass until a submit is needed (for a read-back, a host write,
+ * or a full params ring). A steady-state step creates nothing: pipelines are cached by kernel and overrides, bind
+ * groups by layout and views, params are written to a ring that is uploaded once per submit, and staging buffers are
+ * reused.
  */
 
 import { type AdapterSummary, bindingBytes, openAdapter } from './adapter.ts';
@@ -21,10 +22,10 @@ export type { AdapterSummary } from './adapter.ts';
 export type { GpuCounters } from './counters.ts';
 export type { View } from './view.ts';
 
-/** How long a device that has rejected a call is waited for to say that it is lost. */
+/** Milliseconds to wait for a loss of the device, after it has rejected a call. */
 const REASON_MS = 200;
 
-/** A part of a view, in bytes: multiples of 4. */
+/** A byte range of a view, in multiples of 4. */
 interface Range {
   view: View;
   offset: number;
@@ -33,22 +34,23 @@ interface Range {
 
 interface GpuOptions {
   powerPreference?: GPUPowerPreference;
-  /** Refuse to allocate more than this; VRAM itself cannot be queried. */
+  /** Most bytes to allocate; VRAM itself cannot be queried. */
   maxBytes?: number;
-  /** Weights beyond this go to several buffers; absent = what the device binds at most. */
+  /** Largest buffer of weights; more weights are split into several buffers. Default: the device's binding limit. */
   maxArenaBytes?: number;
 }
 
 /**
- * Owns a GPUDevice, its buffers and what is recorded for it; sizes are in bytes. Allocating throws RangeError for a buffer the
- * device cannot bind and OutOfMemoryError over the cap. An error of the device is thrown by whatever is asked of it next (GpuError,
- * OutOfMemoryError, DeviceLostError) and by all that follows: its buffers have undefined contents, so another device must be used.
+ * Owns a GPUDevice, its buffers and its recorded work; sizes are in bytes. Allocating throws RangeError for a buffer
+ * that the device cannot bind and OutOfMemoryError above the cap. An error of the device is thrown by the next call and
+ * all later calls (GpuError, OutOfMemoryError, DeviceLostError). The buffers then have undefined contents, so a new
+ * device must be used.
  */
 export class Gpu {
   readonly device: GPUDevice;
   readonly adapter: AdapterSummary;
   readonly counters = newCounters();
-  /** Largest buffer that weights, gradients or moments are laid out in; a multiple of 256. */
+  /** Largest buffer for weights, gradients or moments; a multiple of 256. */
   readonly maxArenaBytes: number;
   readonly #maxBytes: number;
   readonly #pipelines: Pipelines;
@@ -66,7 +68,7 @@ export class Gpu {
     this.#maxBytes = options.maxBytes ?? Infinity;
     this.maxArenaBytes = Math.min(options.maxArenaBytes ?? Infinity, this.#maxBindingBytes);
     device.addEventListener('uncapturederror', (event) => {
-      event.preventDefault(); // it is thrown, and need not be in the console as well
+      event.preventDefault(); // it is thrown, so the console need not report it too
       this.#failure ??=
         event.error instanceof GPUOutOfMemoryError
           ? new OutOfMemoryError(event.error.message)
@@ -80,13 +82,13 @@ export class Gpu {
     this.#params = new ParamsRing(device);
   }
 
-  /** A device with everything the adapter offers. Throws NoAdapterError. */
+  /** Opens a device with all features of the adapter. Throws NoAdapterError. */
   static async create(options: GpuOptions = {}): Promise<Gpu> {
     const { device, summary } = await openAdapter(options.powerPreference);
     return new Gpu(device, summary, options);
   }
 
-  /** Allocates `data` bytes (zeroed), or a copy of `data`. */
+  /** Allocates a zeroed buffer of `data` bytes, or a copy of `data`. */
   buffer(label: string, data: number | Float32Array | Uint32Array): View {
     const bytes = Math.max(4, Math.ceil((typeof data === 'number' ? data : data.byteLength) / 4) * 4);
     const limit = this.#maxBindingBytes;
@@ -107,12 +109,12 @@ export class Gpu {
     return newView(buffer);
   }
 
-  /** Room for n 16-bit floats, zeroed. Needs shader-f16. */
+  /** Allocates n zeroed 16-bit floats. Needs shader-f16. */
   halves(label: string, n: number): View {
     return asHalves(this.buffer(label, n * 2));
   }
 
-  /** A part of a view, for arenas. Offsets must be multiples of 256 bytes. */
+  /** Returns a part of a view, for arenas. Offsets must be multiples of 256 bytes. */
   slice(view: View, offset: number, bytes: number): View {
     if (offset % 256 !== 0 || offset + bytes > view.bytes)
       throw new RangeError(
@@ -122,7 +124,7 @@ export class Gpu {
     return view.half ? asHalves(part) : part;
   }
 
-  /** Frees the buffer behind a view, and every bind group that may hold it. */
+  /** Frees the buffer of a view, and every bind group that can hold it. */
   free(view: View): void {
     this.#submitPending();
     this.#bindGroups.clear();
@@ -131,7 +133,7 @@ export class Gpu {
     view.buffer.destroy();
   }
 
-  /** Host to device. Passes recorded before still see the old contents. */
+  /** Writes host data to the device. Work recorded earlier still reads the old contents. */
   write(view: View, data: Float32Array | Uint32Array | Int32Array, elementOffset = 0): void {
     if (elementOffset * 4 + data.byteLength > view.bytes)
       throw new RangeError(
@@ -142,35 +144,35 @@ export class Gpu {
     this.device.queue.writeBuffer(view.buffer, view.offset + elementOffset * 4, data as Float32Array<ArrayBuffer>);
   }
 
-  /** Data that waits in the host's memory until `copy` brings it to its place; `freeUpload` frees it. */
+  /** Stores data in host memory, from where `copy` copies it to the device; `freeUpload` frees it. */
   upload(label: string, data: ArrayBuffer): View {
     this.#expectRoom(label, data.byteLength);
     this.#throwIfFailed();
     return newView(this.#staging.upload(label, data));
   }
 
-  /** Copies that were recorded from it are still done. */
+  /** Frees an upload. Copies recorded from it still run. */
   freeUpload({ buffer }: View): void {
     this.#submitPending();
     this.#staging.free(buffer);
   }
 
-  /** Device to device, recorded in order. */
+  /** Copies from device to device, in recorded order. */
   copy(from: View, to: View, bytes = Math.min(from.bytes, to.bytes), fromOffset = 0, toOffset = 0): void {
     this.#endPass();
     this.#encode().copyBufferToBuffer(from.buffer, from.offset + fromOffset, to.buffer, to.offset + toOffset, bytes);
     this.counters.copiedBytes += bytes;
   }
 
-  /** Sets a view to zero, recorded in order. */
+  /** Sets a view to zero, in recorded order. */
   clear(view: View): void {
     this.#endPass();
     this.#encode().clearBuffer(view.buffer, view.offset, view.bytes);
   }
 
   /**
-   * Records `groups` workgroups of a kernel (in the form for halves, where it is bound to some), folded over x and y. They run
-   * at the next flush or read, in order.
+   * Records `groups` workgroups of a kernel, folded over x and y. Uses the variant for halves if a bound view has
+   * halves. Work runs at the next flush or read, in order.
    */
   dispatch<R extends string, W extends string, P extends string>(
     plain: Kernel<R, W, P>,
@@ -189,24 +191,24 @@ export class Gpu {
     this.#pass ??= this.#encode().beginComputePass(this.#timer?.next());
     this.#pass.setPipeline(pipeline);
     this.#pass.setBindGroup(0, bindGroup, [offset]);
-    const max = 65535; // maxComputeWorkgroupsPerDimension that every device has
-    // The fold must not differ between runs of one size; kernels recover the index as wg.y * grid.x + wg.x.
+    const max = 65535; // the limit maxComputeWorkgroupsPerDimension of every device
+    // The fold must be the same in all runs of one size. Kernels compute their index as wg.y * grid.x + wg.x.
     this.#pass.dispatchWorkgroups(Math.min(groups, max), Math.ceil(groups / max));
     this.counters.dispatches++;
   }
 
-  /** Sends everything recorded to the GPU, without waiting for it. */
+  /** Submits all recorded work to the GPU, without waiting for it. */
   flush(): void {
     this.#throwIfFailed();
     this.#submitPending();
   }
 
-  /** Flushes, waits, and copies views to the CPU. Slow: once a step, not once a layer. */
+  /** Flushes, waits, and copies views to the CPU. This is slow: call it once per step, not once per layer. */
   async read(...views: View[]): Promise<ArrayBuffer[]> {
     return this.readRanges(views.map((view) => ({ view, offset: 0, bytes: view.bytes })));
   }
 
-  /** Like `read`, for parts of views. */
+  /** Like `read`, for ranges of views. */
   async readRanges(parts: Range[]): Promise<ArrayBuffer[]> {
     return this.#readRanges(
       parts,
@@ -214,13 +216,13 @@ export class Gpu {
     );
   }
 
-  /** Like `readRanges`, end to end in one piece. */
+  /** Like `readRanges`, but concatenated in one buffer. */
   async readTogether(parts: Range[]): Promise<ArrayBuffer> {
     const [all] = await this.#readRanges(parts, [parts.reduce((sum, { bytes }) => sum + bytes, 0)]);
     return all;
   }
 
-  /** @param pieces the bytes of each ArrayBuffer that comes back */
+  /** @param pieces bytes of each returned ArrayBuffer */
   async #readRanges(parts: Range[], pieces: number[]): Promise<ArrayBuffer[]> {
     this.#throwIfFailed();
     const total = parts.reduce((sum, p) => sum + p.bytes, 0);
@@ -246,7 +248,7 @@ export class Gpu {
     }
   }
 
-  /** Times compute passes from now on, as `timeAs` labels them; false if the adapter has no timestamps. */
+  /** Starts timing compute passes under the labels of `timeAs`. Returns false if the adapter has no timestamps. */
   startTimer(): boolean {
     if (!this.device.features.has('timestamp-query')) return false;
     this.#timer ??= new PassTimer(this.device);
@@ -259,14 +261,17 @@ export class Gpu {
     this.#timer = undefined;
   }
 
-  /** Passes recorded from now on count towards `label`; undefined = they are not timed. Does nothing without `startTimer`. */
+  /** Counts later passes under `label`; undefined = they are not timed. Has no effect without `startTimer`. */
   timeAs(label: string | undefined): void {
     if (!this.#timer || this.#timer.label === label) return;
     this.#endPass();
     this.#timer.label = label;
   }
 
-  /** Like `read`, with the milliseconds of labelled passes since the last call; absent without `startTimer`. */
+  /**
+   * Like `read`, but also returns the milliseconds of labelled passes since the last call; undefined without
+   * `startTimer`.
+   */
   async readTimed(...views: View[]): Promise<{ data: ArrayBuffer[]; times?: Record<string, number> }> {
     const timer = this.#timer;
     if (!timer) return { data: await this.read(...views) };
@@ -289,32 +294,38 @@ export class Gpu {
     this.#throwIfFailed();
   }
 
-  /** Compiles a pipeline ahead of use, off the critical path. */
+  /** Compiles a pipeline before its first use, off the critical path. */
   async prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
     await this.#orReason(this.#pipelines.prepare(kernel, overrides));
   }
 
-  /** Like `prepare`, begun after the next read-back or when `compiling` is asked for: SwiftShader compiles one at a time. */
+  /**
+   * Like `prepare`, but starts after the next read-back or when `compiling` is read, because SwiftShader compiles one
+   * at a time.
+   */
   prepareLater(kernels: Kernel[]): void {
     this.#pipelines.prepareLater(kernels);
   }
 
-  /** Like `prepareLater`, begun once `standIn` has told of `work` in all, and not awaited by `compiling`. */
+  /** Like `prepareLater`, but starts once `standIn` has counted `work` in total. `compiling` does not wait for it. */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     this.#pipelines.prepareOnceWorth(kernels, work);
   }
 
-  /** Another kernel does `work` in the place of one that is compiled once that is worth it. */
+  /** Counts `work` that another kernel has done in place of one that is compiled once that is worthwhile. */
   standIn(kernel: Kernel, work: number): void {
     this.#pipelines.standIn(kernel, work);
   }
 
-  /** True if a kernel is to be compiled ahead and is not there yet. */
+  /** True if a kernel is queued for compilation and not compiled yet. */
   isCompiling(kernel: Kernel): boolean {
     return this.#pipelines.isCompiling(kernel);
   }
 
-  /** Settles when all of `prepare` and `prepareLater` is there; undefined if that is so. Rejects when one does not compile. */
+  /**
+   * Settles when all kernels of `prepare` and `prepareLater` are compiled; undefined if they are already. Rejects if
+   * one does not compile.
+   */
   get compiling(): Promise<unknown> | undefined {
     return this.#pipelines.compiling && this.#orReason(this.#pipelines.compiling);
   }
@@ -338,14 +349,16 @@ export class Gpu {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Rejects with what the device has failed of, where `asked` rejects for that. */
+  /** Returns the result of `asked`. If it rejects, rejects with the device's error instead. */
   async #orReason<T>(asked: Promise<T>): Promise<T> {
     return asked.catch(async (error: unknown) => {
       throw await this.#reason(error);
     });
   }
 
-  /** The device's own error for what it has rejected: that it is lost it may say a moment after it has. */
+  /**
+   * Returns the device's own error for a rejected call. The device can report its loss a moment after the rejection.
+   */
   async #reason(error: unknown): Promise<unknown> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const soon = new Promise((resolve) => (timer = setTimeout(resolve, REASON_MS)));

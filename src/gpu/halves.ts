@@ -1,17 +1,20 @@
 /**
- * Buffers of 16-bit floats, and the kernels that read and write them. A kernel says in WGSL which of its buffers may hold
- * halves: their element type is a name, `alias Act = f32;` (or vec4f), values are made f32 when they are loaded and `Act`
- * when they are stored. With other text on that one line the same kernel works on halves; what it computes in stays f32.
+ * Buffers of 16-bit floats, and variants of kernels that read and write them. WGSL marks a buffer that can hold halves
+ * by its element type, a name: `alias Act = f32;` (or vec4f). Values are converted to f32 when loaded and to `Act` when
+ * stored. With another type on that one line, the same kernel works on halves; it still computes in f32.
  */
 
 import type { View } from './view.ts';
 import type { Kernel } from './kernel.ts';
 
 const HALF = { f32: 'f16', vec4f: 'vec4h' };
-let nextId = 1 << 20; // apart from the ids that defineKernel gives
+let nextId = 1 << 20; // above the ids that defineKernel assigns
 const made = new WeakMap<Kernel, Map<number, Kernel>>();
 
-/** The kernel for these buffers: itself where none holds halves. Throws for halves that it cannot take. */
+/**
+ * Returns the kernel for these buffers; the kernel itself if none of them has halves. Throws for halves that it does
+ * not support.
+ */
 export function forHalves(kernel: Kernel, buffers: Readonly<Record<string, Pick<View, 'half'>>>): Kernel {
   let mask = 0;
   kernel.bindings.forEach(({ name }, i) => {
@@ -25,7 +28,7 @@ export function forHalves(kernel: Kernel, buffers: Readonly<Record<string, Pick<
   return found;
 }
 
-/** The WGSL with every binding in `mask`, by its place in `kernel.bindings`, made halves. */
+/** Returns the WGSL with every binding in `mask` (by its index in `kernel.bindings`) changed to halves. */
 function halved(kernel: Kernel, mask: number): string {
   const types = new Map<string, boolean>();
   kernel.bindings.forEach(({ name }, i) => {
@@ -47,11 +50,14 @@ function halved(kernel: Kernel, mask: number): string {
 
 const aliasOf = (type: string) => new RegExp(`\\balias ${type} = (f32|vec4f);`);
 
-/** Operands of a product that are halves: of one into activations, onto the residual stream (and logits), through a weight, its gradient. */
+/**
+ * Operands of a product that can be halves: activations to activations, activations to the residual stream (and
+ * logits), a weight, a weight's gradient.
+ */
 const FORMS = [['a', 'b', 'y'], ['a', 'b'], ['b'], ['a']];
 const FORWARD_FORMS = 2;
 
-/** The forms that a model on halves uses of its products and of attention. */
+/** Returns the half variants of products and attention that a model on halves uses. */
 export function halfForms(kernels: Kernel[], training: boolean): Kernel[] {
   const forms = FORMS.slice(0, training ? undefined : FORWARD_FORMS);
   return kernels.flatMap((kernel) => {

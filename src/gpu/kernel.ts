@@ -1,23 +1,23 @@
 /**
- * A kernel = one WGSL text + the names and types it expects from TypeScript. The text is a file in kernels/, or printed there
- * for a shape.
+ * A kernel = one WGSL text, with the names and types that TypeScript expects. The text is a file in kernels/, or
+ * generated there for a shape.
  *
- * The WGSL is the only place that numbers bindings. The wrapper names them, and `defineKernel` compares the two, for a file
- * when the module loads, without a GPU. So a renamed, added, re-typed or re-ordered binding fails every unit test
- * instead of reading the wrong buffer. What it reads out of the WGSL is compared with a full parser's findings for
- * every kernel by test/unit/kernel.test.ts; that parser is 64 kB, a third of a page's download.
+ * Only the WGSL numbers bindings. The wrapper names them, and `defineKernel` compares the two without a GPU; for a
+ * file, when the module loads. So a renamed, added, re-typed or re-ordered binding fails every unit test instead of
+ * reading the wrong buffer. test/unit/kernel.test.ts compares what this file reads out of each WGSL text with a full
+ * parser's result. That parser is not used here, because its 64 kB are a third of a page's download.
  */
 
 export type Scalar = 'u32' | 'i32' | 'f32';
 
 interface KernelSpec<R extends string, W extends string, P extends string> {
-  /** File name without `.wgsl`; also the label in GPU errors and in traces. */
+  /** File name without `.wgsl`; also the label in GPU errors and traces. */
   name: string;
   /** The WGSL text. */
   code: string;
-  /** `var<storage, read>` names. */
+  /** Names of `var<storage, read>` bindings. */
   read: readonly R[];
-  /** `var<storage, read_write>` names. */
+  /** Names of `var<storage, read_write>` bindings. */
   write: readonly W[];
   /** Fields of `struct Params`, in order. */
   params: Readonly<Record<P, Scalar>>;
@@ -28,7 +28,7 @@ export interface Kernel<
   W extends string = string,
   P extends string = string,
 > extends KernelSpec<R, W, P> {
-  /** Distinguishes kernels in cache keys. */
+  /** Identifies the kernel in cache keys. */
   id: number;
   /** Every buffer in binding order, with its access. */
   bindings: readonly { name: R | W; binding: number; access: 'read' | 'read_write' }[];
@@ -46,7 +46,7 @@ class KernelError extends Error {
 
 let nextId = 0;
 
-/** Checks the wrapper's names against the WGSL. Throws KernelError naming both sides. */
+/** Checks the wrapper's names against the WGSL. Throws KernelError that names both sides. */
 export function defineKernel<R extends string, W extends string, P extends string>(
   spec: KernelSpec<R, W, P>,
 ): Kernel<R, W, P> {
@@ -78,7 +78,8 @@ export function defineKernel<R extends string, W extends string, P extends strin
 }
 
 /**
- * Kernels of which each is printed for a shape, and checked, when it is first asked for. The same name gives the same kernel.
+ * A family of kernels. Each is generated for a shape and checked when it is first requested. The same name always
+ * returns the same kernel.
  * @param name file name without `.wgsl`, as `webgrpo verify --kernels` writes it
  */
 export function kernelFamily<S, R extends string, W extends string, P extends string>(
@@ -96,17 +97,20 @@ export function kernelFamily<S, R extends string, W extends string, P extends st
 }
 
 export interface Declarations {
-  /** `var<storage>`, in the order of the file. */
+  /** `var<storage>` bindings, in the order of the file. */
   storage: { name: string; binding: number; access: 'read' | 'read_write' }[];
-  /** Binding of the first `var<uniform>`. */
+  /** Binding number of the first `var<uniform>`. */
   uniformBinding: number | undefined;
-  /** Fields of its struct, in order; empty without one. */
+  /** Fields of its struct, in order; empty without a uniform. */
   params: { name: string; type: string }[];
 }
 
 const BINDING = /@group\(\s*0\s*\)\s*@binding\(\s*(\d+)\s*\)\s*var\s*<([^>]*)>\s*(\w+)\s*:\s*(\w+)/g;
 
-/** Bindings and parameters of a kernel, for WGSL as our kernels are written: `@group(0) @binding(n)` in that order. */
+/**
+ * Reads bindings and parameters of a kernel. Expects WGSL in the style of our kernels: `@group(0) @binding(n)` in that
+ * order.
+ */
 export function readDeclarations(code: string): Declarations {
   const text = code.replace(/\/\/.*|\/\*[^]*?\*\//g, '');
   const storage: Declarations['storage'] = [];

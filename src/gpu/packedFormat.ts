@@ -1,8 +1,10 @@
-/** How frozen weights can be kept in fewer bits; free of kernels, since configs read it. */
+/**
+ * Packed formats of frozen weights. Contains no kernels, because configs import it.
+ */
 export const PACKED_FORMATS = ['float16', 'int8', 'int4'] as const;
 export type PackedFormat = (typeof PACKED_FORMATS)[number];
 
-/** Values that share a scale. */
+/** Number of values that share a scale. */
 export const PACKED_BLOCK = 32;
 const BLOCK_WORDS = { float16: 16, int8: 9, int4: 5 };
 
@@ -10,5 +12,5 @@ const BLOCK_WORDS = { float16: 16, int8: 9, int4: 5 };
 export const packedBytes = (format: PackedFormat, n: number): number =>
   Math.ceil(n / PACKED_BLOCK) * BLOCK_WORDS[format] * 4;
 
-/** True if a product can read a packed [rows, cols] as it is: eight values at a time, of one row and one block. */
+/** True if a product can read a packed [rows, cols] directly: eight values at a time, from one row and one block. */
 export const fitsPackedProduct = (rows: number, cols: number): boolean => rows % 8 === 0 && cols % 8 === 0;

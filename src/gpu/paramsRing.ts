@@ -1,13 +1,15 @@
-/** The parameters of dispatches: a slot each in one uniform buffer, uploaded together at a submit. */
+/**
+ * Parameters of dispatches: one slot each in a uniform buffer, uploaded together at a submit.
+ */
 
 import type { Kernel } from './kernel.ts';
 import { USAGE } from './view.ts';
 
 const BYTES = 1 << 20;
-/** Dynamic offsets of uniform buffers are multiples of it. */
+/** Dynamic offsets of uniform buffers must be multiples of this. */
 const SLOT = 256;
 
-/** Owns that buffer. When it is full, the caller must upload it and submit the passes that read it. */
+/** Owns the uniform buffer. When it is full, the caller must upload it and submit the passes that read it. */
 export class ParamsRing {
   readonly buffer: GPUBuffer;
   readonly #device: GPUDevice;
@@ -19,12 +21,12 @@ export class ParamsRing {
     this.buffer = device.createBuffer({ label: 'params', size: BYTES, usage: USAGE.UNIFORM | USAGE.COPY_DST });
   }
 
-  /** After 4096 dispatches. */
+  /** True after 4096 dispatches. */
   get isFull(): boolean {
     return this.#used + SLOT > BYTES;
   }
 
-  /** Takes a dispatch's parameters; returns where in the buffer they will be. */
+  /** Stores a dispatch's parameters; returns their offset in the buffer. */
   push({ params: types }: Pick<Kernel, 'params'>, values: Record<string, number>): number {
     const offset = this.#used;
     let at = offset;
@@ -37,7 +39,7 @@ export class ParamsRing {
     return offset;
   }
 
-  /** Uploads the parameters taken since the last upload; call it before the passes that read them are submitted. */
+  /** Uploads the parameters stored since the last upload. Call it before submitting the passes that read them. */
   upload(): void {
     if (this.#used > 0) this.#device.queue.writeBuffer(this.buffer, 0, this.#cpu.buffer, 0, this.#used);
     this.#used = 0;

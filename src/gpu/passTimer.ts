@@ -1,27 +1,29 @@
-/** How long compute passes took by the GPU's own clock, summed by label. Only on adapters that have timestamps. */
+/**
+ * Measures compute passes with the GPU's clock, summed by label. Only on adapters with timestamps.
+ */
 
 import { newView, type View } from './view.ts';
 
-/** Labelled passes between two reads; those beyond are not counted. */
+/** Most labelled passes between two reads; later ones are not counted. */
 const PASSES = 128;
 
-/** Owns a device's timestamps: two for each of the labelled passes since the last read. Its maker destroys it. */
+/** Owns a device's timestamps: two for each labelled pass since the last read. The creator destroys it. */
 export class PassTimer {
-  /** Passes that begin now count towards it; undefined = they are not timed. */
+  /** Label of passes that start from now on; undefined = they are not timed. */
   label: string | undefined;
   /** Timestamps that `resolve` writes: [pass][begin, end], u64 nanoseconds. */
   readonly view: View;
   readonly #querySet: GPUQuerySet;
   #labels: string[] = [];
 
-  /** The device must have the feature timestamp-query. */
+  /** @param device must have the feature timestamp-query. */
   constructor(device: GPUDevice) {
     this.#querySet = device.createQuerySet({ label: 'pass times', type: 'timestamp', count: 2 * PASSES });
     const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
     this.view = newView(device.createBuffer({ label: 'pass times', size: 16 * PASSES, usage }));
   }
 
-  /** The descriptor of a pass about to begin; undefined if it is not timed. */
+  /** Returns the descriptor of the next pass; undefined if it is not timed. */
   next(): GPUComputePassDescriptor | undefined {
     if (this.label === undefined || this.#labels.length === PASSES) return undefined;
     const at = 2 * this.#labels.length;
@@ -34,7 +36,7 @@ export class PassTimer {
     return { timestampWrites };
   }
 
-  /** Records the copy of all timestamps so far into `view`, and forgets them. Returns the labels of their passes. */
+  /** Records the copy of all timestamps so far into `view`, and clears them. Returns the labels of their passes. */
   resolve(encoder: GPUCommandEncoder): string[] {
     const labels = this.#labels;
     this.#labels = [];
@@ -48,7 +50,7 @@ export class PassTimer {
   }
 }
 
-/** Milliseconds by label, from what `resolve` left in the view. */
+/** Returns milliseconds by label, from the timestamps that `resolve` wrote to the view. */
 export function timesByLabel(labels: readonly string[], data: ArrayBuffer): Record<string, number> {
   const stamps = new BigUint64Array(data, 0, 2 * labels.length);
   const times: Record<string, number> = {};

@@ -1,4 +1,6 @@
-/** Compiled kernels: pipelines and their layouts, made at first use or ahead of it. */
+/**
+ * Compiled kernels: pipelines and their layouts, created at first use or in advance.
+ */
 
 import type { GpuCounters } from './counters.ts';
 import type { Kernel } from './kernel.ts';
@@ -15,26 +17,27 @@ interface Pipeline {
 
 type Overrides = Record<string, number>;
 
-/** Bytes that a kernel's uniform buffer is bound with. */
+/** Bytes of a kernel's uniform buffer binding. */
 export const uniformBytes = ({ paramsBytes }: Kernel): number => Math.ceil(paramsBytes / 16) * 16;
 
 /**
- * Owns a device's pipelines, by kernel and overrides, also those that are being compiled. The error of a kernel that does
- * not compile reaches the callers of `prepare` or `compiling`, or, where the kernel is used, the device as an uncaptured error.
+ * Owns a device's pipelines by kernel and overrides, including those being compiled. The error of a kernel that does
+ * not compile is thrown to callers of `prepare` or `compiling`. If the kernel is used first, the device reports it as
+ * an uncaptured error.
  */
 export class Pipelines {
   readonly #device: GPUDevice;
   readonly #counters: GpuCounters;
   readonly #pipelines = new Map<string, Pipeline>();
   readonly #layouts = new Map<string, Layout>();
-  readonly #layoutOf = new Map<number, Layout>(); // by kernel
-  /** To be compiled ahead, not begun. */
+  readonly #layoutOf = new Map<number, Layout>(); // by kernel id
+  /** Kernels to compile later. */
   readonly #later: Kernel[] = [];
-  /** To be compiled once others have done so much more work in their place. */
+  /** Kernels to compile once others have done this much more work in their place. */
   readonly #onceWorth = new Map<Kernel, number>();
-  /** Begun, by key. */
+  /** Compilations in progress, by key. */
   readonly #compiling = new Map<string, Promise<void>>();
-  /** Keys in `#compiling` that `compiling` does not await. */
+  /** Keys in `#compiling` that `compiling` does not wait for. */
   readonly #unhurried = new Set<string>();
 
   constructor(device: GPUDevice, counters: GpuCounters) {
@@ -42,7 +45,7 @@ export class Pipelines {
     this.#counters = counters;
   }
 
-  /** The pipeline of a kernel; compiled now, on the critical path, where it was not compiled ahead. */
+  /** Returns the pipeline of a kernel. If it was not compiled in advance, compiles it now, on the critical path. */
   get(kernel: Kernel, overrides?: Overrides): Pipeline {
     const key = pipelineKey(kernel, overrides);
     let entry = this.#pipelines.get(key);
@@ -55,7 +58,7 @@ export class Pipelines {
     return entry;
   }
 
-  /** Compiles a pipeline off the critical path. A dispatch that comes before it is done compiles it a second time. */
+  /** Compiles a pipeline off the critical path. An earlier dispatch compiles it a second time. */
   async prepare(kernel: Kernel, overrides?: Overrides): Promise<void> {
     const key = pipelineKey(kernel, overrides);
     if (this.#pipelines.has(key)) return;
@@ -67,23 +70,26 @@ export class Pipelines {
     await compiling;
   }
 
-  /** Like `prepare`, begun by `prepareNow`. */
+  /** Queues kernels that `prepareNow` starts to compile. */
   prepareLater(kernels: Kernel[]): void {
     this.#later.push(...kernels.filter((kernel) => !this.#pipelines.has(pipelineKey(kernel, undefined))));
   }
 
-  /** Begins what `prepareLater` put off. */
+  /** Starts the compilations that `prepareLater` queued. */
   prepareNow(): void {
     for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
   }
 
-  /** Kernels that others stand in for until they have done `work` in their place; compiled then, and not awaited. */
+  /**
+   * Queues kernels that other kernels replace until these have done `work`. They are then compiled, and `compiling`
+   * does not wait for them.
+   */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     for (const kernel of kernels)
       if (!this.#pipelines.has(pipelineKey(kernel, undefined))) this.#onceWorth.set(kernel, work);
   }
 
-  /** Another kernel does `work` in the place of this one. */
+  /** Counts `work` that another kernel does in place of this one. */
   standIn(kernel: Kernel, work: number): void {
     const left = this.#onceWorth.get(kernel);
     if (left === undefined) return;
@@ -97,15 +103,15 @@ export class Pipelines {
       .finally(() => this.#unhurried.delete(key));
   }
 
-  /** True if a kernel is to be compiled ahead and is not there yet. */
+  /** True if a kernel is queued for compilation and not compiled yet. */
   isCompiling(kernel: Kernel): boolean {
     if (this.#later.includes(kernel) || this.#onceWorth.has(kernel)) return true;
     return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));
   }
 
   /**
-   * Settles when all that is to be compiled ahead is there, but for what others stand in for; undefined if that is so.
-   * Rejects when one does not compile.
+   * Settles when all queued kernels are compiled, except those that others replace; undefined if they are already.
+   * Rejects if one does not compile.
    */
   get compiling(): Promise<unknown> | undefined {
     this.prepareNow();
@@ -122,7 +128,7 @@ export class Pipelines {
     this.#onceWorth.delete(kernel);
   }
 
-  /** Kernels that bind alike (the tiles of a product, say) share their layout, and so their bind groups. */
+  /** Kernels with the same bindings (such as the tiles of a product) share their layout, and so their bind groups. */
   #layout(kernel: Kernel): Layout {
     let layout = this.#layoutOf.get(kernel.id);
     if (layout) return layout;

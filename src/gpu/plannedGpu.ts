@@ -1,4 +1,6 @@
-/** A device that is not there: constructors allocate on it, and what they would take of a real one is counted. */
+/**
+ * A device without a GPU. Constructors allocate on it, and it counts the bytes that a real device would need.
+ */
 
 import { Gpu } from './device.ts';
 import type { View } from './view.ts';
@@ -13,7 +15,7 @@ const NO_ADAPTER = {
   features: [],
 };
 
-/** The part of a GPUDevice that `Gpu` allocates by, without any memory behind it. */
+/** Part of a GPUDevice that `Gpu` needs to allocate, without memory. */
 class CountingDevice {
   readonly limits = { maxStorageBufferBindingSize: Infinity, maxBufferSize: Infinity };
   readonly lost = new Promise<never>(() => {});
@@ -25,13 +27,13 @@ class CountingDevice {
 }
 
 /**
- * Counts bytes by label, in `counters` and for each call of `during`. Nothing is bounded, and nothing can be recorded or read:
- * only `buffer`, `halves`, `slice`, `write` and `free` work, with or without WebGPU.
+ * Counts bytes by label, in `counters` and for each call of `during`. Has no limits and cannot record or read. Only
+ * `buffer`, `halves`, `slice`, `write` and `free` work, with or without WebGPU.
  */
 export class PlannedGpu extends Gpu {
   #labels = new Map<string, number>();
 
-  /** @param maxArenaBytes the largest buffer of weights; absent = any */
+  /** @param maxArenaBytes largest buffer of weights; default: unlimited */
   constructor(maxArenaBytes?: number) {
     super(
       new CountingDevice() as unknown as GPUDevice,
@@ -46,7 +48,7 @@ export class PlannedGpu extends Gpu {
     return view;
   }
 
-  /** The result of `build`, and the bytes it allocates by label. */
+  /** Returns the result of `build`, and the bytes that it allocates by label. */
   during<T>(build: () => T): { made: T; bytes: ReadonlyMap<string, number> } {
     this.#labels = new Map();
     return { made: build(), bytes: this.#labels };

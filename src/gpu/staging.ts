@@ -1,19 +1,21 @@
-/** The buffers in the host's memory: those that read-backs are mapped from, and those that data waits in for its place on the device. */
+/**
+ * Buffers in host memory: those that read-backs are mapped from, and uploads that wait to be copied to the device.
+ */
 
 import type { GpuCounters } from './counters.ts';
 
 interface StagingBuffer {
   buffer: GPUBuffer;
-  /** A read-back is using it. */
+  /** True while a read-back uses it. */
   busy: boolean;
 }
 
-/** Bytes of the buffer that a read-back of so many bytes goes through: a power of two, 4096 at least. */
+/** Bytes of the buffer for a read-back of `bytes` bytes: a power of two, at least 4096. */
 export const stagingBytes = (bytes: number): number => 2 ** Math.ceil(Math.log2(Math.max(bytes, 4096)));
 
 /**
- * Owns the read-back buffers of a device: as many as there are read-backs at a time, each as large as the largest that went
- * through it. Counts them among the device's buffers and bytes.
+ * Owns the read-back buffers of a device: as many as there were read-backs at the same time, each as large as its
+ * largest read-back. Counts them in the device's buffers and bytes.
  */
 export class Staging {
   readonly #device: GPUDevice;
@@ -25,7 +27,10 @@ export class Staging {
     this.#counters = counters;
   }
 
-  /** A buffer of at least so many bytes, the caller's until `release`. Smaller ones that are free make way for a new one. */
+  /**
+   * Returns a buffer of at least `bytes` bytes, which belongs to the caller until `release`. Replaces smaller free ones
+   * if a new one is needed.
+   */
   take(bytes: number): StagingBuffer {
     const free = this.#buffers.find((s) => !s.busy && s.buffer.size >= bytes);
     if (free) {
@@ -44,7 +49,10 @@ export class Staging {
     return made;
   }
 
-  /** Waits for what was copied into it, and gives it out in pieces of so many bytes. Rejects when the device is lost. */
+  /**
+   * Waits for the data that was copied into it, and returns it in pieces of the given sizes. Rejects when the device is
+   * lost.
+   */
   async map({ buffer }: StagingBuffer, pieces: readonly number[]): Promise<ArrayBuffer[]> {
     const total = pieces.reduce((sum, bytes) => sum + bytes, 0);
     await buffer.mapAsync(GPUMapMode.READ, 0, total);
@@ -54,7 +62,7 @@ export class Staging {
     return pieces.map((bytes) => mapped.slice(at, (at += bytes)));
   }
 
-  /** A buffer of its own with `data` in it, which is copied from; the caller gives it to `free`. */
+  /** Creates a buffer with `data` to copy from; the caller must pass it to `free`. */
   upload(label: string, data: ArrayBuffer): GPUBuffer {
     const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
     const buffer = this.#device.createBuffer({ label, size: data.byteLength, usage, mappedAtCreation: true });

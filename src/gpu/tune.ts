@@ -1,25 +1,25 @@
 /**
- * Times the tiles of the matrix product that run on an adapter, by rows, and makes a table of the fastest. All of them sum in
- * the same order, so the table decides how long a product takes and no bit of it.
+ * Times the tiles of the matrix product that run on an adapter, by rows, and builds a table of the fastest. All tiles
+ * sum in the same order, so the table changes the time of a product but no bit of its result.
  */
 
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../kernels/tiles.ts';
 import type { Gpu, View } from './device.ts';
 import { matmulKernel, matmulNn, type MatmulTable, runsOn } from './ops/matmul.ts';
 
-/** One decoding step of few and of many sequences, prompts, training batches. */
+/** Row counts of a decoding step with few and many sequences, of prompts, and of training batches. */
 const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
-/** A product is repeated until it takes this long: a browser's timestamps are rounded to 0.1 ms. */
+/** A product is repeated until it takes this long, because a browser rounds timestamps to 0.1 ms. */
 const LEAST_S = 0.002;
 const MOST_TIMES = 64;
-/** Tiles this much slower than the best are timed once only. */
+/** Tiles slower than the best by this factor are timed only once. */
 const HOPELESS = 1.5;
-/** A tile must gain as much to be used beside the one for more rows: each costs a compilation, and times are noisy. */
+/** Least speed-up of a tile over the one for more rows, because each tile costs a compilation and times are noisy. */
 const GAIN = 1.05;
 
 interface TunedRows {
   rows: number;
-  /** Microseconds of one product of so many rows. */
+  /** Microseconds of one product with that many rows. */
   us: Partial<Record<MatmulVariant, number>>;
 }
 
@@ -29,11 +29,13 @@ export interface Tuning {
   /** Columns and depth of the products. */
   n: number;
   k: number;
-  /** Without the compilations, which run beside each other. */
+  /** Seconds of timing, without the compilations, which run at the same time. */
   seconds: number;
 }
 
-/** Goes round all tiles once, and round the good ones again until `budgetS` is spent, so that a neighbour's burst decides nothing. */
+/**
+ * Times all tiles once, and the good ones again until `budgetS` is spent, so that a short disturbance does not decide.
+ */
 export async function tuneMatmul(gpu: Gpu, budgetS = 1): Promise<Tuning> {
   const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
   await Promise.all(tiles.map((tile) => gpu.prepare(matmulKernel(tile))));
@@ -66,7 +68,7 @@ async function timeRound(
   }
 }
 
-/** From the largest down: fewer rows get a tile of their own where it gains. */
+/** Builds the table from the largest row count down: fewer rows have another tile only if it is faster. */
 export function fastest(times: readonly TunedRows[]): MatmulTable {
   const table: [number, MatmulVariant][] = [];
   for (const { rows, us } of [...times].reverse()) {
@@ -89,7 +91,7 @@ function productBench(gpu: Gpu, N: number, K: number) {
   };
 }
 
-/** By the GPU's clock where it has one, else by ours less what a read-back takes. */
+/** Times by the GPU's clock if it has one, otherwise by the host's clock minus the time of a read-back. */
 async function startWatch(gpu: Gpu) {
   const probe = gpu.buffer('tune.probe', 4);
   const timed = gpu.startTimer();

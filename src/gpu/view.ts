@@ -1,4 +1,6 @@
-/** Parts of GPU buffers: what kernels are bound to. */
+/**
+ * Parts of GPU buffers, which kernels are bound to.
+ */
 
 import type { PackedFormat } from './packedFormat.ts';
 
@@ -7,17 +9,17 @@ export interface View {
   buffer: GPUBuffer;
   offset: number;
   bytes: number;
-  /** Unique; what bind groups are cached by. */
+  /** Unique; the key of cached bind groups. */
   id: number;
-  /** Weights kept in fewer bits, and how many; absent = 4-byte values. `turned`: a matrix that lies as [out, in]. */
+  /** Packed format, and number of elements. `turned`: a matrix stored as [out, in]. Undefined: 4-byte values. */
   packed?: { format: PackedFormat; elements: number; turned?: boolean };
-  /** Holds 16-bit floats; absent = 4-byte values. */
+  /** True for 16-bit floats. Default: 4-byte values. */
   half?: boolean;
 }
 
 let nextId = 0;
 
-/** A view with an id of its own. */
+/** Creates a view with a new id. */
 export const newView = (buffer: GPUBuffer, offset = 0, bytes = buffer.size): View => ({
   buffer,
   offset,
@@ -25,13 +27,13 @@ export const newView = (buffer: GPUBuffer, offset = 0, bytes = buffer.size): Vie
   id: nextId++,
 });
 
-/** The same bytes as 16-bit floats; kernels bound to the view load and store those, which needs shader-f16. */
+/** Returns the same bytes as 16-bit floats. Kernels bound to the view load and store halves, which needs shader-f16. */
 export const asHalves = (view: View): View => ({ ...view, half: true });
 
-/** The numbers of GPUBufferUsage, as WebGPU fixes them: memory is also planned where there is no WebGPU. */
+/** Values of GPUBufferUsage, fixed by the WebGPU specification, because memory plans also run without WebGPU. */
 export const USAGE = { COPY_SRC: 0x4, COPY_DST: 0x8, UNIFORM: 0x40, STORAGE: 0x80 };
 
-/** Throws unless `view` holds at least `count` values of its kind (working buffers are sized for the largest batch). */
+/** Throws unless `view` has at least `count` values of its type. Working buffers are sized for the largest batch. */
 export function expectElements(what: string, view: View, count: number): void {
   const bytes = count * (view.half ? 2 : 4);
   if (view.bytes < bytes) {

@@ -1,4 +1,6 @@
-/** Best, worst and majority of k answers by bootstrap, as verl's process_validation_metrics. */
+/**
+ * Best, worst and majority of k answers by bootstrap, like verl's process_validation_metrics.
+ */
 
 import { keyedRng } from '../tasks/random.ts';
 import { mean } from './advantages/index.ts';
@@ -7,18 +9,18 @@ import { type Metrics, powersUpTo } from './metrics.ts';
 const DRAWS = 1000;
 const SEED = 42;
 
-/** The outcomes of a problem's n sampled answers, and what each of them answered. */
+/** Outcomes and predictions of a problem's n sampled answers. */
 export interface AnsweredProblem {
   /** [n] no NaN. */
   accs: readonly number[];
-  /** [n] undefined = the reward function named no answer, which is a vote of its own. */
+  /** [n] undefined = the reward function named no answer; it counts as a separate vote. */
   preds: readonly (string | undefined)[];
 }
 
 /**
- * For k = 2, 4, ... n: mean and std over 1000 draws of k answers (with replacement, seeded), averaged over problems, of the
- * best, the worst, and the first answer of the largest vote (`maj`; only where some answer has a pred). With `std@n`, all
- * under verl's names: `val-core/` for best and maj at n, `val-aux/` for the rest. Nothing for n = 1.
+ * For k = 2, 4, ... n: mean and std over 1000 draws of k answers (with replacement, seeded), averaged over problems, of
+ * the best, the worst, and the first answer of the largest vote (`maj`, only if some answer has a pred). Also `std@n`.
+ * Names are verl's: `val-core/` for best and maj at n, `val-aux/` for the rest. Empty for n = 1.
  */
 export function bootstrapMetrics(source: string, problems: readonly AnsweredProblem[]): Metrics {
   const n = problems[0]?.accs.length ?? 0;
@@ -40,7 +42,7 @@ export function bootstrapMetrics(source: string, problems: readonly AnsweredProb
   return metrics;
 }
 
-/** Outcome of the first answer of the largest vote; of equal votes the one that was drawn first. */
+/** Returns the outcome of the first answer of the largest vote; of equal votes, the one drawn first wins. */
 function majority({ accs, preds }: AnsweredProblem, draw: readonly number[]): number {
   const votes = new Map<string | undefined, { count: number; acc: number }>();
   for (const i of draw) {
@@ -51,13 +53,13 @@ function majority({ accs, preds }: AnsweredProblem, draw: readonly number[]): nu
   return [...votes.values()].reduce((best, vote) => (vote.count > best.count ? vote : best)).acc;
 }
 
-/** [DRAWS][k] indices below n, the same ones for every problem. */
+/** [DRAWS][k] indices below n; the same draws for every problem. */
 function drawsOf(n: number, k: number): number[][] {
   const rng = keyedRng('bootstrap', SEED, n, k);
   return Array.from({ length: DRAWS }, () => Array.from({ length: k }, () => rng.int(0, n - 1)));
 }
 
-/** Standard deviation of the population, as numpy's. */
+/** Population standard deviation, like numpy's default. */
 function spread(values: readonly number[]): number {
   const center = mean(values);
   return Math.sqrt(mean(values.map((value) => (value - center) ** 2)));

@@ -1,4 +1,6 @@
-/** What is common to the checkpoints of a trainer and of a Learner. */
+/**
+ * Checkpoint functions shared by the trainer and the Learner.
+ */
 
 import { NotFiniteError } from '../errors.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
@@ -6,7 +8,9 @@ import type { TrainConfig } from './config/types.ts';
 import { bringWeights } from './pipeline/sharedWeights.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from './types.ts';
 
-/** The weights after a step. Throws NotFiniteError if they are not finite: no run can resume from them. */
+/**
+ * Returns the weights after a step. Throws NotFiniteError if they are not finite, because no run can resume from them.
+ */
 export async function finiteWeights(model: ModelEngine, step: number, lr: number | 'auto'): Promise<TensorMap> {
   const weights = await model.exportWeights();
   for (const [name, { data }] of weights)
@@ -39,7 +43,7 @@ export async function importCheckpoint(engine: TrainerEngine, checkpoint: Checkp
   await Promise.all([bringWeights(engine, state.step), engine.judge?.resetCache()]);
 }
 
-/** True if a step's checkpoint is due. @param savedAt time of the last one, by performance.now() */
+/** True if a step's checkpoint is due. @param savedAt time of the last save, by performance.now() */
 export function isSaveDue({ saveFreq, saveMinutes }: TrainConfig['trainer'], step: number, savedAt: number): boolean {
   const isLate = saveMinutes > 0 && performance.now() - savedAt >= saveMinutes * 60_000;
   return isLate || (saveFreq > 0 && step % saveFreq === 0);

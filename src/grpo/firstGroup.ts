@@ -1,4 +1,6 @@
-/** Before a run: what the untrained model makes of the first problem, and how long a step takes here. */
+/**
+ * Checks before a run: generates the first group with the untrained model, and times a step on this device.
+ */
 
 import { withRewardWeights } from '../tasks/rewards/combine.ts';
 import { correctionSettings } from './correction/settings.ts';
@@ -11,8 +13,8 @@ import { rowTokens } from './update/rows.ts';
 import { PolicyUpdater } from './update/updater.ts';
 
 /**
- * Generates the first group that step 1 will generate again, token for token, and leaves nothing behind that a run would see. Where
- * models score, and their code is not loaded yet, it generates nothing.
+ * Generates the first group exactly as step 1 will generate it again, token for token, and leaves no state behind that
+ * a run would see. Generates nothing if models score and their code is not loaded yet.
  */
 export async function firstGroup(
   generation: GenerationContext,
@@ -35,9 +37,10 @@ export async function firstGroup(
 }
 
 /**
- * Seconds of a step of so many problems: tries, log-probs, gradients. The gradients are cleared and no optimizer takes a step, so that a
- * run does not feel it. Mini-batches after the first are taken to last as long as that. Undefined if `signal` ended it, which it does
- * between tries and at the end of a mini-batch, and where models score.
+ * Returns the seconds of a step of `count` problems: samples, log-probs, gradients. The gradients are cleared and the
+ * optimizer does not run, so that a run is not affected. Mini-batches after the first are assumed to take as long as
+ * the first. Undefined if models score, or if `signal` aborts, which is checked between samples and at the end of a
+ * mini-batch.
  */
 export async function timedStep(
   { config, engine, task }: GenerationContext & { engine: TrainerEngine },
@@ -59,7 +62,7 @@ export async function timedStep(
     const { samples } = await generateSamples(problems, options);
     const generated = performance.now();
     if (signal.aborted) return undefined;
-    await gradients(samples.slice(0, config.rollout.n)); // compiles what a run compiles once
+    await gradients(samples.slice(0, config.rollout.n)); // compiles pipelines that a run compiles once
     if (signal.aborted) return undefined;
     const compiled = performance.now();
     await gradients(samples);

@@ -1,7 +1,6 @@
 /**
- * Watches a run for steps that do not train: numbers that are not finite, updates that were all skipped, rewards without a spread,
- * tool calls that fail.
- * Looks only at what the host has read already.
+ * Watches a run for steps that do not train: numbers that are not finite, updates that were all skipped, rewards
+ * without a spread, failing tool calls. Uses only values that the host has read already.
  */
 
 import { NotFiniteError, type UserCodeError } from '../errors.ts';
@@ -11,33 +10,34 @@ import type { StatefulPart } from './parts.ts';
 import type { Sample } from './update/batch.ts';
 import type { StepTokens } from './update/stepTokens.ts';
 
-/** Steps in a row that are not finite, after which `fit` ends. */
+/** Steps in a row with numbers that are not finite, after which `fit` stops. */
 const FAULTS_TO_STOP = 3;
-/** Steps in a row without an advantage, after which it is said. */
+/** Steps in a row without an advantage, after which a fault is reported. */
 const SILENT_STEPS = 5;
-/** Share of failed calls from which nearly all tool calls of a step fail. */
+/** Share of failed tool calls above which a step counts as failing. */
 const FAILING_SHARE = 0.9;
-/** Steps in a row with such a share, after which it is reported. */
+/** Failing steps in a row, after which a fault is reported. */
 const FAILING_STEPS = 3;
 /** Characters of an error that are shown. */
 const SHOWN_ERROR = 160;
-/** Steps whose inputs are kept, of one run. */
+/** Steps of a run whose inputs are stored. */
 const KEPT_FAULTS = 20;
-/** Tokens of samples that are kept of one step: some megabytes as text. */
+/** Tokens of samples stored per step: some megabytes as text. */
 const KEPT_TOKENS = 20_000;
 
 /** Metrics of an update. An average over mini-batches is not finite if one of them is not. */
 const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_loss', 'actor/ppo_kl'];
 
-/** What went wrong in a step, of a run that continues for now. */
+/** A fault of a step; the run continues. */
 export interface Fault {
-  /** The step it happened in. */
+  /** Step in which it happened. */
   step: number;
-  /** In a sentence. */
+  /** One sentence. */
   reason: string;
   /**
-   * A step that was not finite as plain JSON, for a bug report: metrics and config, then the samples
-   * with tokens, masks, log-probs, rewards and advantages. At most some megabytes, and of a run's first such steps alone.
+   * Inputs of a step that was not finite, as plain JSON for a bug report: metrics and config, then the samples with
+   * tokens, masks, log-probs, rewards and advantages. At most some megabytes, and only for the first such steps of a
+   * run.
    */
   inputs?: unknown[];
 }
@@ -50,17 +50,26 @@ interface WatchedStep {
   metrics: Metrics;
 }
 
-/** Counts steps in a row that did not train. A checkpoint keeps those without a signal, since a metric tells them. */
+/**
+ * Counts steps in a row that did not train. Checkpoints store the count of steps without a signal, because a metric
+ * reports it.
+ */
 export class RunHealth implements StatefulPart {
   #notFinite = 0;
   #silent = 0;
-  /** Steps in a row whose tool calls failed, and the last of them in a sentence. Steps without a call do not count. */
+  /**
+   * Number of steps in a row whose tool calls failed, and a sentence on the last one. Steps without a call do not
+   * count.
+   */
   #failing = { steps: 0, reason: '' };
   #kept = 0;
-  /** What was wrong in the last step, where FAULTS_TO_STOP steps in a row were not finite. */
+  /** Fault of the last step, if FAULTS_TO_STOP steps in a row were not finite. */
   #hopeless: string | undefined;
 
-  /** Adds its metrics to those of a step that is over; returns what there is to report. @param wrong what was not finite */
+  /**
+   * Adds its own metrics to those of a finished step; returns the faults to report.
+   * @param wrong the number that was not finite, in words
+   */
   observe({ metrics, ...rest }: WatchedStep, wrong: string | undefined): Fault[] {
     const { step } = rest;
     this.#notFinite = wrong === undefined ? 0 : this.#notFinite + 1;
@@ -83,7 +92,7 @@ export class RunHealth implements StatefulPart {
     ];
   }
 
-  /** True in the step that makes the failures worth a report. */
+  /** True in the step in which failing calls must be reported. */
   #observeCalls(metrics: Metrics, samples: readonly Sample[]): boolean {
     const rate = metrics['tool_call_counts/error_rate'];
     if (rate === undefined) return false;
@@ -92,12 +101,12 @@ export class RunHealth implements StatefulPart {
     const shown = error === undefined ? '' : `, most often with "${error}"`;
     const reason =
       `Nearly all tool calls fail (${(100 * Math.min(rate, 1)).toFixed(0)}% in this step)${shown}. Look at the rollouts. If the model does not know ` +
-      'the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/guides/tasks.md).';
+      'the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/guides/no-learning.md).';
     this.#failing = { steps, reason };
     return steps === FAILING_STEPS;
   }
 
-  /** What is still wrong as the run ends, in sentences. */
+  /** Problems that persist at the end of the run, one sentence each. */
   get standing(): string[] {
     const { steps, reason } = this.#failing;
     return [
@@ -116,7 +125,7 @@ export class RunHealth implements StatefulPart {
     this.#silent = (state as { stepsWithoutSignal: number }).stepsWithoutSignal;
   }
 
-  /** Throws NotFiniteError if step after step was not finite, the last of them `step`. */
+  /** Throws NotFiniteError if too many steps in a row were not finite, the last of them `step`. */
   check(step: number, lr: number | 'auto'): void {
     if (this.#hopeless === undefined) return;
     throw new NotFiniteError(
@@ -126,14 +135,14 @@ export class RunHealth implements StatefulPart {
     );
   }
 
-  /** Forgets what it has counted. */
+  /** Resets all counts. */
   reset(): void {
     [this.#notFinite, this.#silent, this.#hopeless] = [0, 0, undefined];
     this.#failing = { steps: 0, reason: '' };
   }
 }
 
-/** Samples that trainer.onError: skip left out; each kind of fault is reported once. */
+/** Counts samples that trainer.onError: skip skipped; each kind of fault is reported once. */
 export class SampleFaults {
   readonly #reasons = new Map<string, string>();
   readonly #reported = new Set<string>();
@@ -142,7 +151,7 @@ export class SampleFaults {
     if (!this.#reasons.has(kind)) this.#reasons.set(kind, message);
   }
 
-  /** Returns the kinds that were not reported yet. */
+  /** Returns the kinds of faults that were not reported yet. */
   take(step: number): Fault[] {
     const kinds = [...this.#reasons].filter(([kind]) => !this.#reported.has(kind));
     return kinds.map(([kind, message]) => {
@@ -153,7 +162,7 @@ export class SampleFaults {
   }
 }
 
-/** The most frequent error that tools answered with; undefined if there is none. */
+/** Most frequent error in tool replies; undefined otherwise. */
 function commonError(samples: readonly Sample[]): string | undefined {
   const counts = new Map<string, number>();
   for (const { role, content } of samples.flatMap(({ messages }) => messages))
@@ -162,7 +171,10 @@ function commonError(samples: readonly Sample[]): string | undefined {
   return most?.[0].slice(0, SHOWN_ERROR);
 }
 
-/** The first number of a step's tokens that cannot be trained on, in words. Advantages are trained on as float32. */
+/**
+ * Describes the first number of a step's tokens that cannot be trained on; undefined if all can. Advantages are trained
+ * in float32.
+ */
 export function wrongInputs(samples: readonly Sample[], tokens: StepTokens): string | undefined {
   const { masks, oldLogProbs, refLogProbs, advantages, isWeights } = tokens;
   for (const [s, { problem, trajectory }] of samples.entries()) {
@@ -183,7 +195,7 @@ export function wrongInputs(samples: readonly Sample[], tokens: StepTokens): str
   return undefined;
 }
 
-/** What an update computed that is not finite, in words. */
+/** Describes a result of an update that is not finite; undefined if all are finite. */
 export function wrongResults({ metrics, updates }: { metrics: Metrics; updates: number }): string | undefined {
   const wrong = WATCHED.filter((name) => metrics[name] !== undefined && !Number.isFinite(metrics[name])).map(
     (name) => `${name} is ${metrics[name]}`,
@@ -194,7 +206,7 @@ export function wrongResults({ metrics, updates }: { metrics: Metrics; updates: 
   return wrong.length > 0 ? wrong.join(', ') : undefined;
 }
 
-/** Plain JSON, in which numbers that are not finite are words. */
+/** Returns the inputs as plain JSON, with numbers that are not finite as words. */
 function inputsOf({ config, step, samples, tokens, metrics }: WatchedStep, wrong: string): unknown[] {
   const { seed, model, data, actor, algorithm, rollout, reward } = config;
   let left = KEPT_TOKENS;

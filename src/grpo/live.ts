@@ -1,4 +1,6 @@
-/** What may change during a run: some settings, checked as a config's are, and the rules that training goes by. */
+/**
+ * Changes during a run: some settings, checked like those of a config, and the rules of training (reward, loss, tools).
+ */
 
 import { InputError } from '../errors.ts';
 import type { Task } from '../tasks/task.ts';
@@ -16,7 +18,7 @@ import type { LiveChange, TrainerEngine } from './types.ts';
 
 type LiveKey = Flagged<typeof TRAIN_SCHEMA.entries, 'live'>;
 
-/** Settings that can change during a run: those that the schema calls live. */
+/** Settings that can change during a run: those that the schema marks as live. */
 export const LIVE_SETTINGS: readonly LiveKey[] = keyDocs(TRAIN_SCHEMA).flatMap(({ path, live }) =>
   live ? [path as LiveKey] : [],
 );
@@ -24,17 +26,20 @@ export const LIVE_SETTINGS: readonly LiveKey[] = keyDocs(TRAIN_SCHEMA).flatMap((
 /** Values of live settings, by key. */
 export type LiveSettings = Partial<Record<LiveKey, number>>;
 
-/** What training goes by in place of the task's own and the config's loss; `undefined` = back to that. */
+/** Replacements for the task's reward and tools and for the config's loss. `undefined` restores the original. */
 export interface Rules {
-  /** Replaces the task's reward in training. Evaluations score by the task's own. */
+  /** Replaces the task's reward in training. Evaluations use the task's own. */
   reward?: Task['reward'] | undefined;
   /** Like `GrpoTrainerOptions.loss`. */
   loss?: AsyncCustomLoss | PolicyLoss | undefined;
-  /** Replace the task's tools, in training and in evaluations; those of environments stay. */
+  /** Replaces the task's tools, in training and in evaluations. Tools of environments stay. */
   tools?: Tool[] | undefined;
 }
 
-/** The config with these settings. Throws InputError for a key that is fixed during a run, and as `resolveTrainConfig`. */
+/**
+ * Returns the config with these settings. Throws InputError for a key that is fixed during a run, and like
+ * `resolveTrainConfig`.
+ */
 export function withSettings(
   config: TrainConfig,
   settings: LiveSettings,
@@ -75,7 +80,7 @@ function refuseFixed(config: TrainConfig, key: string): void {
     );
 }
 
-/** What differs between two configs of a run. */
+/** Differences between two configs of a run. */
 export function changesOf(step: number, before: TrainConfig, after: TrainConfig): LiveChange[] {
   return LIVE_SETTINGS.flatMap((key) => {
     const [from, to] = [before, after].map((config) => valueAt(config, key) as number);
@@ -83,7 +88,10 @@ export function changesOf(step: number, before: TrainConfig, after: TrainConfig)
   });
 }
 
-/** The config that a run continues with, after its changes; a key that was given another value since then keeps that. */
+/**
+ * Returns the config that a resumed run continues with, after its changes. A key that the config itself has changed
+ * since then keeps the config's value.
+ */
 export function withChanges(
   config: TrainConfig,
   changes: readonly LiveChange[],
@@ -95,7 +103,10 @@ export function withChanges(
   );
 }
 
-/** The task as these rules make it. Throws InputError if the reward is not the task's alone. */
+/**
+ * Returns the task with these rules applied. Throws InputError if models score the run, because then the reward is not
+ * the task's alone.
+ */
 export function withRules(task: Task, { reward, tools }: Rules, config: TrainConfig): Task {
   if (reward && hasRewardModels(config.reward))
     throw new InputError(
@@ -111,11 +122,11 @@ export interface AppliedChanges {
   isReplaced: boolean;
 }
 
-/** Config and rules of a run's present step; changes wait for the next one. */
+/** Config and rules of the current step. Changes wait for the next step. */
 export class LiveRun {
   config: TrainConfig;
   rules: Rules = {};
-  /** Settings that changed so far, in order. */
+  /** Settings changed so far, in order. */
   changes: LiveChange[] = [];
   readonly #given: TrainConfig;
   readonly #task: Task;
@@ -126,26 +137,26 @@ export class LiveRun {
     [this.config, this.#given, this.#task, this.#engine] = [config, config, task, engine];
   }
 
-  /** The task with the tools that replaced its own. */
+  /** The task with the replaced tools. */
   get evaluated(): Task {
     return withRules(this.#task, { tools: this.rules.tools }, this.config);
   }
 
-  /** Throws InputError, and is then as it was. */
+  /** Changes settings from the next step on. If it throws InputError, nothing has changed. */
   change(settings: LiveSettings): void {
     const all = { ...this.#asked.settings, ...settings };
     withSettings(this.config, all, this.#engine);
     this.#asked.settings = all;
   }
 
-  /** Throws InputError, and is then as it was. */
+  /** Replaces rules from the next step on. If it throws InputError, nothing has changed. */
   replace(rules: Rules): void {
     const all = { ...this.rules, ...this.#asked.rules, ...rules };
     withRules(this.#task, all, this.config);
     this.#asked.rules = all;
   }
 
-  /** Applies what was asked for since the last step; undefined = nothing was. */
+  /** Applies the changes requested since the last step; undefined if there were none. */
   apply(step: number): AppliedChanges | undefined {
     const { settings, rules } = this.#asked;
     if (!rules && Object.keys(settings).length === 0) return undefined;
@@ -158,7 +169,7 @@ export class LiveRun {
     return { settings: applied, isReplaced: rules !== undefined };
   }
 
-  /** Applies the changes of a checkpoint to the config as it was given. */
+  /** Applies the changes of a checkpoint to the original config. */
   restore(changes: readonly LiveChange[] = []): void {
     this.changes = [...changes];
     this.config = withChanges(this.#given, changes, this.#engine);

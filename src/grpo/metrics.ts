@@ -1,18 +1,19 @@
 /**
- * Step and validation metrics under verl's names, plus what it lacks: group spread, solved counts, pass@k, percentiles.
+ * Step and validation metrics under verl's names, plus some that verl lacks: group spread, solved counts, pass@k,
+ * percentiles.
  *
- * Every function takes plain records and sums in sample order, so equal inputs give equal numbers whatever the timing of
- * the rollouts was. A mean over nothing is NaN-free: the key is left out.
+ * Every function takes plain records and sums in sample order, so equal inputs give equal numbers, independent of the
+ * timing of the rollouts. A mean over no values is omitted instead of NaN.
  */
 
 import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
-/** One step's numbers by name; docs/reference/metrics.md explains each. */
+/** Numbers of one step by name; docs/reference/metrics.md explains each. */
 export type Metrics = Record<string, number>;
 
-/** `<name>/mean`, `/max`, `/min`; nothing for an empty list. */
+/** Returns `<name>/mean`, `/max`, `/min`; nothing for an empty list. */
 function summarize(name: string, values: readonly number[]): Metrics {
   if (values.length === 0) return {};
   let [max, min] = [values[0], values[0]];
@@ -29,21 +30,24 @@ export function quantile(values: readonly number[], q: number): number {
 }
 
 interface StepSamples {
-  /** [N] in sample order, as is everything below. */
+  /** [N] in sample order, like all arrays below. */
   trajectories: readonly Trajectory[];
   rewards: readonly Reward[];
-  /** [N] what the advantage was computed from, when it is not the score itself (KL in the reward). */
+  /** [N] rewards that the advantage was computed from, if they differ from the score (KL in the reward). */
   finalRewards?: readonly number[];
   groups: ArrayLike<GroupId>;
-  /** One array a sample, as long as its response; 0 where the mask is 0. */
+  /** One array per sample, as long as its response; 0 where the mask is 0. */
   advantages: readonly ArrayLike<number>[];
-  /** Masks of the samples that have advantages. Default: those of the trajectories. */
+  /** Masks of the samples that have advantages. Default: the trajectories' masks. */
   masks?: readonly ArrayLike<number>[];
   maxResponseLength: number;
   maxPromptLength: number;
 }
 
-/** critic/*, response_length/*, prompt_length/*, num_turns/*, tool_call_counts/*, reward/* and the group counts of a step. */
+/**
+ * Returns critic/*, response_length/*, prompt_length/*, num_turns/*, tool_call_counts/*, reward/* and the group counts
+ * of a step.
+ */
 export function dataMetrics(step: StepSamples): Metrics {
   const { trajectories, rewards } = step;
   const scores = rewards.map((r) => r.score).filter((score) => !Number.isNaN(score));
@@ -80,12 +84,12 @@ export function dataMetrics(step: StepSamples): Metrics {
   };
 }
 
-/** Values where the mask is 1, sample by sample. */
+/** Values at positions where the mask is 1, sample by sample. */
 function trainedValues(perToken: readonly ArrayLike<number>[], masks: readonly ArrayLike<number>[]): number[] {
   return perToken.flatMap((values, s) => Array.from(values).filter((_, t) => masks[s][t] === 1));
 }
 
-/** mean, max, min, p10, p90 and the share that reached the limit (verl's clip_ratio); lengths in tokens. */
+/** Returns mean, max, min, p10, p90 and the share that reached the limit (verl's clip_ratio); lengths in tokens. */
 function lengthMetrics(name: string, lengths: readonly number[], limit: number): Metrics {
   if (lengths.length === 0) return {};
   return {
@@ -102,7 +106,10 @@ function toolMetrics(trajectories: readonly Trajectory[]): Metrics {
   return { 'tool_call_counts/error_rate': trajectories.reduce((n, t) => n + t.numToolErrors, 0) / calls };
 }
 
-/** `critic/acc/mean`, and `reward/<name>/mean` and `/std` of each further number the reward function gave; NaN and absent ones left out. */
+/**
+ * Returns `critic/acc/mean`, and `reward/<name>/mean` and `/std` of each additional number of the reward function. NaN
+ * and missing numbers are skipped.
+ */
 function rewardMetrics(rewards: readonly Reward[]): Metrics {
   const byName = new Map<string, number[]>();
   for (const { extra } of rewards) {
@@ -124,8 +131,8 @@ function rewardMetrics(rewards: readonly Reward[]): Metrics {
 }
 
 /**
- * Over groups: `frac_reward_zero_std` (no signal: all scores equal), `solved/none`, `solved/some`, `solved/all` (shares by
- * acc), and the mean std of a group's scores.
+ * Returns metrics over groups: `frac_reward_zero_std` (no signal: all scores equal), `solved/none`, `solved/some`,
+ * `solved/all` (shares by acc), and the mean std of a group's scores.
  */
 export function groupMetrics(rewards: readonly Reward[], groups: ArrayLike<GroupId>): Metrics {
   const scores = rewards.map((r) => r.score);
@@ -143,7 +150,10 @@ export function groupMetrics(rewards: readonly Reward[], groups: ArrayLike<Group
   };
 }
 
-/** `stop/<reason>`: share of samples that ended so; `response/aborted_ratio` as verl counts it (empty responses). */
+/**
+ * Returns `stop/<reason>`, the share of samples that ended for this reason, and `response/aborted_ratio` as verl counts
+ * it (empty responses).
+ */
 function stopMetrics(trajectories: readonly Trajectory[]): Metrics {
   const metrics: Metrics = {};
   for (const { stopReason } of trajectories) {
@@ -156,8 +166,8 @@ function stopMetrics(trajectories: readonly Trajectory[]): Metrics {
 }
 
 /**
- * How far the sampler's and the trainer's probabilities (not logs) of the same tokens are apart, in [0, 1]. The design's
- * aim for the max is 0.
+ * Returns how far the sampler's and the trainer's probabilities (not logs) of the same tokens differ, in [0, 1]. The
+ * design's target for the max is 0.
  * @param rolloutLogp, actorLogp [E] trained tokens only
  */
 export function rolloutProbsDiff(rolloutLogp: ArrayLike<number>, actorLogp: ArrayLike<number>): Metrics {
@@ -174,7 +184,7 @@ export function rolloutProbsDiff(rolloutLogp: ArrayLike<number>, actorLogp: Arra
   };
 }
 
-/** Left out where one side has no spread. */
+/** Pearson correlation; omitted if one side has no spread. */
 function pearson(x: readonly number[], y: readonly number[]): Metrics {
   const [mx, my] = [mean(x), mean(y)];
   const cov = x.reduce((sum, v, i) => sum + (v - mx) * (y[i] - my), 0);
@@ -182,13 +192,13 @@ function pearson(x: readonly number[], y: readonly number[]): Metrics {
   return norm > 0 ? { 'training/rollout_actor_probs_pearson_corr': cov / norm } : {};
 }
 
-/** Stages whose time is divided by prompt and response tokens; `gen` by response tokens alone. */
+/** Stages whose time is divided by prompt and response tokens; `gen` is divided by response tokens alone. */
 const ALL_TOKEN_STAGES = ['ref', 'old_log_prob', 'adv', 'update_actor'];
 
 /**
- * `timing_s/<stage>` in seconds, `timing_per_token_ms/<stage>`, and `perf/*`.
+ * Returns `timing_s/<stage>` in seconds, `timing_per_token_ms/<stage>`, and `perf/*`.
  * @param seconds by stage: gen, reward, adv, update_actor, ..., and `step` for the whole step
- * @param trajectories of the step, for the token counts
+ * @param trajectories samples of the step, for the token counts
  */
 export function timingMetrics(seconds: Readonly<Record<string, number>>, trajectories: readonly Trajectory[]): Metrics {
   const response = trajectories.reduce((n, t) => n + t.responseIds.length, 0);
@@ -215,7 +225,7 @@ export function passAtK(n: number, c: number, k: number): number {
   return 1 - allWrong;
 }
 
-/** Unbiased pass^k, the chance that k samples are all correct: C(c, k) / C(n, k) (arXiv:2406.12045); k <= n. */
+/** Unbiased pass^k, the probability that k samples are all correct: C(c, k) / C(n, k) (arXiv:2406.12045); k <= n. */
 export function passHatK(n: number, c: number, k: number): number {
   checkK(n, k);
   let allRight = 1;
@@ -228,9 +238,9 @@ function checkK(n: number, k: number): void {
 }
 
 /**
- * Held-out results: `val-core/<task>/acc/mean@n` (verl's name; n samples a problem), and with n > 1 pass@k and pass^k for
- * k = 2, 4, ... n. A problem with a sample of unknown outcome (NaN) is left out.
- * @param outcomes one array a problem, 1 = correct; all of length n
+ * Returns held-out results: `val-core/<task>/acc/mean@n` (verl's name; n samples per problem), and with n > 1 pass@k
+ * and pass^k for k = 2, 4, ... n. Skips a problem with a sample of unknown outcome (NaN).
+ * @param outcomes one array per problem, 1 = correct; all of length n
  */
 export function validationMetrics(task: string, outcomes: readonly (readonly number[])[]): Metrics {
   const accs = outcomes.filter((problem) => !problem.some(Number.isNaN));
@@ -259,7 +269,7 @@ export function meanTrained(values: ArrayLike<number>, mask: ArrayLike<number>):
   return trained.reduce((a, b) => a + b, 0) / Math.max(1, trained.length);
 }
 
-/** Tokens made and trained on, and what they took. `seconds` by stage, as in `timingMetrics`. */
+/** Returns metrics of generated and trained tokens, and their rates. @param seconds by stage, as in `timingMetrics` */
 export function throughput(stats: RolloutStats, trained: number, seconds: Record<string, number>): Metrics {
   const context = stats.prefillTokens + stats.cachedTokens;
   return {
@@ -267,14 +277,17 @@ export function throughput(stats: RolloutStats, trained: number, seconds: Record
     'perf/trained_tokens': trained,
     'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
     'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
-    // These two follow from when requests happened to arrive, as times do; two equal runs may differ in them.
+    // Both shares depend on when requests arrived, like times do; two equal runs can differ in them.
     'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
     'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
     ...speculation(stats),
   };
 }
 
-/** Only where guesses were made. Which ones follows from the schedule: two equal runs may differ in these, too. */
+/**
+ * Metrics of speculative decoding, if drafts were made. They depend on the schedule, so two equal runs can differ in
+ * them.
+ */
 function speculation({ draftTokens, acceptedTokens, verifications }: RolloutStats): Metrics {
   if (draftTokens === 0) return {};
   return {
@@ -284,8 +297,8 @@ function speculation({ draftTokens, acceptedTokens, verifications }: RolloutStat
 }
 
 /**
- * Over the mini-batches that have a metric, as verl reduces: the extreme where the name says max or min, else the mean.
- * Skipped updates are counted.
+ * Reduces each metric over the mini-batches that have it, as verl does: max or min if the name says so, otherwise the
+ * mean. Skipped updates are counted.
  */
 export function reduceMetrics(all: Metrics[]): Metrics {
   const result: Metrics = {};

@@ -1,8 +1,10 @@
-/** Parts of a trainer that keep a state of their own from step to step: a sampler, a replay buffer, a task that adapts. */
+/**
+ * Parts of a trainer that have state from step to step: a sampler, a replay buffer, a task that adapts.
+ */
 
-/** A part whose state a checkpoint holds, under the name that the trainer gives it. */
+/** A part whose state is stored in checkpoints, under the name that the trainer uses for it. */
 export interface StatefulPart {
-  /** Plain JSON, and nothing that the part changes afterwards; undefined = nothing to keep yet. */
+  /** Returns plain JSON that the part does not modify afterwards; undefined if the state is empty. */
   state(): unknown;
   /** Restores what `state` returned. */
   restore(state: unknown): void;
@@ -10,7 +12,7 @@ export interface StatefulPart {
 
 export type StatefulParts = Readonly<Record<string, StatefulPart>>;
 
-/** State of each part that has one, by name; undefined when none has. */
+/** States by name of the parts that have one; undefined if none has. */
 export function statesOf(parts: StatefulParts): Record<string, unknown> | undefined {
   const states = Object.entries(parts).flatMap(([name, part]) => {
     const state = part.state();
@@ -19,7 +21,7 @@ export function statesOf(parts: StatefulParts): Record<string, unknown> | undefi
   return states.length > 0 ? Object.fromEntries(states) : undefined;
 }
 
-/** A part that the checkpoint does not know starts afresh; a state that no part asks for is left alone. */
+/** Restores each part. A part that the checkpoint lacks starts new; a state without a part is ignored. */
 export function restoreParts(parts: StatefulParts, states: Readonly<Record<string, unknown>> = {}): void {
   for (const [name, part] of Object.entries(parts)) if (Object.hasOwn(states, name)) part.restore(states[name]);
 }

@@ -1,4 +1,7 @@
-/** Supervised training on demonstrations: the warm start that GRPO needs. Mean negative log-likelihood a trained token. */
+/**
+ * Supervised training on demonstrations, which gives GRPO its warm start. The loss is the mean negative log-likelihood
+ * per trained token.
+ */
 
 import { NotFiniteError } from '../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../model/config.ts';
@@ -9,31 +12,34 @@ import type { Metrics } from './metrics.ts';
 import { lrFactor, warmupSteps } from './update/learningRate.ts';
 import type { SftConfig } from './config/sftSchema.ts';
 
-/** A trace: [P] prompt, [A] what follows, [A] mask with 1 = imitated. */
+/** A trace to imitate: P prompt tokens, then T tokens, of which the mask selects the trained ones. */
 export interface SftExample {
-  /** Tokens that are read and never trained on. */
+  /** Prompt tokens, which are never trained on. */
   promptIds: Uint32Array;
   /** [T] tokens after the prompt. */
   responseIds: Uint32Array;
-  /** [T] 1 = trained on; tool texts have 0. */
+  /** [T] 1 = trained on; tool outputs have 0. */
   mask: Uint8Array;
 }
 
-/** What `trainSupervised` is given. */
+/** Options of `trainSupervised`. */
 export interface SftOptions {
   /** Result of `resolveSftConfig`: batch, learning rate, number of steps. */
   config: SftConfig;
-  /** The model; or the whole engine where it also generates, whose cached keys and values are then forgotten at the end. */
+  /** The model, or the full engine if it also generates; its key/value cache is cleared at the end. */
   engine: ModelEngine | { model: ModelEngine; rollout: Pick<RolloutEngine, 'resetCache'> };
-  /** Example `index` of an endless stream. */
+  /** Returns example `index` of an endless stream. */
   example(index: number): SftExample | Promise<SftExample>;
-  /** After each step, with its metrics; the next step waits for the promise. */
+  /** Called after each step with its metrics; the next step awaits the returned promise. */
   onStep?(metrics: Metrics): void | Promise<void>;
-  /** Asked before each step; true ends the run. */
+  /** Called before each step; true ends the run. */
   shouldStop?(): boolean;
 }
 
-/** Imitates `trainBatchSize` examples a step until totalTrainingSteps, or until told to stop. Throws RangeError for a trace above data.maxLength. */
+/**
+ * Imitates `trainBatchSize` examples per step until totalTrainingSteps, or until `shouldStop` returns true. Throws
+ * RangeError for a trace longer than data.maxLength.
+ */
 export async function trainSupervised({
   config,
   engine: given,
@@ -74,8 +80,8 @@ export async function trainSupervised({
 }
 
 /**
- * A Llama of the sizes in `model` (resolveSftConfig fills in what is not given) with a tokenizer's vocabulary; `initWeights` makes
- * its weights. Throws InputError for sizes that do not fit each other.
+ * Returns the config of a Llama with the sizes in `model` (resolveSftConfig fills in missing ones) and a tokenizer's
+ * vocabulary; `initWeights` creates its weights. Throws InputError if the sizes do not fit each other.
  */
 export function freshModelConfig({ model }: Pick<SftConfig, 'model'>, vocabSize: number): ModelConfig {
   return parseModelConfig({
@@ -104,7 +110,7 @@ async function exampleBatch(example: SftOptions['example'], first: number, { dat
   return examples;
 }
 
-/** Forward and backward over a batch; every imitated token weighs the same. Returns the mean loss in nats. */
+/** Runs forward and backward over a batch; every imitated token has the same weight. Returns the mean loss in nats. */
 async function accumulate(engine: ModelEngine, examples: SftExample[], maxTokenLen: number) {
   const groups = examples.map(({ promptIds, responseIds, mask }) => ({
     prompt: promptIds,

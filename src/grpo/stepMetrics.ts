@@ -1,4 +1,6 @@
-/** The report of a step: the phases it enters, the seconds they take, and its metrics. */
+/**
+ * Report of a step: its phases, the seconds of each, and its metrics.
+ */
 
 import type { TrainConfig } from './config/types.ts';
 import type { GeneratedStep } from './generate/samples.ts';
@@ -7,7 +9,7 @@ import type { Phase } from './types.ts';
 import type { StepTokens } from './update/stepTokens.ts';
 import type { UpdateResult } from './update/updater.ts';
 
-/** Stages that a step times, by verl's names (`timing_s/<stage>`), and the phase each of them begins. */
+/** Timed stages of a step, by verl's names (`timing_s/<stage>`), and the phase that each of them starts. */
 const STAGES = {
   gen: 'generate',
   ref: undefined,
@@ -18,7 +20,7 @@ const STAGES = {
 
 /** Times the stages of one step and announces their phases. */
 export class StepTimer {
-  /** By stage; 0 for one that the step leaves out. `step` is from the timer's making to the end of the last stage. */
+  /** Seconds by stage; 0 for a skipped stage. `step` is from the timer's creation to the end of the last stage. */
   readonly seconds = { gen: 0, tools: 0, reward: 0, ref: 0, old_log_prob: 0, update_actor: 0, sync: 0, step: 0 };
   readonly #started = performance.now();
   readonly #onPhase: (phase: Phase) => void;
@@ -27,7 +29,7 @@ export class StepTimer {
     this.#onPhase = onPhase;
   }
 
-  /** Does the work of a stage. */
+  /** Runs and times the work of a stage. */
   async time<T>(stage: keyof typeof STAGES, work: () => Promise<T> | T): Promise<T> {
     const phase = STAGES[stage];
     if (phase) this.#onPhase(phase);
@@ -49,7 +51,7 @@ interface StepReport {
   timer: StepTimer;
 }
 
-/** Every metric of a step, under verl's names where it has one. */
+/** Returns every metric of a step, under verl's name if verl has one. */
 export function stepMetrics({ config, step, generated, tokens, update, timer }: StepReport): Metrics {
   const drawn = generated.drawn ?? generated.samples;
   const trajectories = drawn.map(({ trajectory }) => trajectory);

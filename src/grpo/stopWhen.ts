@@ -1,4 +1,6 @@
-/** `trainer.stopWhen`: a run is done when a metric is good enough. */
+/**
+ * `trainer.stopWhen`: ends a run when a metric is good enough.
+ */
 
 import { InputError } from '../errors.ts';
 import { nearestKey } from './config/resolve.ts';
@@ -6,8 +8,8 @@ import type { TrainConfig } from './config/types.ts';
 import type { Metrics } from './metrics.ts';
 
 /**
- * Why the run is done by the metrics of a step; undefined while it is not. Throws InputError for a metric that is not in a
- * line where it should be: one of evaluations in the line of one, any other in the line of `firstStep`.
+ * Returns the reason if the metrics of a step end the run; undefined otherwise. Throws InputError if the metric is
+ * missing: an evaluation metric in a step with an evaluation, any other metric in `firstStep`.
  */
 export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstStep: boolean): string | undefined {
   if (!trainer.stopWhen) return undefined;
@@ -30,5 +32,5 @@ export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstSte
 /** True for a metric that only evaluations have. */
 export const isEvaluation = (metric: string): boolean => metric.startsWith('val-');
 
-/** Greedy answers are part of every evaluation where they end the run. */
+/** True if greedy answers end the run, so that every evaluation must include them. */
 export const readsGreedy = ({ trainer }: TrainConfig): boolean => trainer.stopWhen?.metric.endsWith('/greedy') ?? false;

@@ -12,7 +12,7 @@ import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
 import type { Metrics } from './metrics.ts';
 import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
-import { unlessGivenUp } from './pipeline/asyncGroups.ts';
+import { ignoreCancelled } from './pipeline/asyncGroups.ts';
 import { sampleSource } from './pipeline/source.ts';
 import { ScoredTask } from './rewards/scoredTask.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
@@ -29,23 +29,26 @@ interface FinishedStep {
 }
 
 /**
- * Trains a policy by GRPO. A step draws prompts, generates a group of samples for each, scores them, turns rewards into
- * group-relative advantages, and updates the policy mini-batch by mini-batch. The engine may live in this thread or in a
- * worker; the trainer cannot tell.
+ * Trains a policy with GRPO. A step draws prompts, generates a group of samples for each, scores them, turns rewards
+ * into group-relative advantages, and updates the policy mini-batch by mini-batch. The engine can be in this thread or
+ * in a worker; the trainer treats both the same.
  */
 export class GrpoTrainer {
   readonly #options: GrpoTrainerOptions;
   readonly #events: Events;
-  /** Config and rules of the steps to come, with what `change` and `replace` made of them. */
+  /** Config and rules of the next steps, including what `change` and `replace` changed. */
   readonly #live: LiveRun;
-  /** Training generates by it: the task with the weights and the rewards by models that the config adds. Evaluations use the task itself. */
+  /**
+   * Options of training's generation, with the task that has the config's reward weights and reward models. Evaluations
+   * use the original task.
+   */
   readonly #generation: SourceOptions;
   readonly #scored: ScoredTask;
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
   readonly #inFlight: InFlight;
   readonly #policy: PolicyStep;
-  /** State that goes into a checkpoint beside the counters, by name. */
+  /** State stored in a checkpoint in addition to the counters, by name. */
   readonly #parts: StatefulParts;
   /** Steps done. */
   #done = 0;
@@ -57,7 +60,7 @@ export class GrpoTrainer {
   constructor(options: GrpoTrainerOptions) {
     const { task, engine, loss, advantage, inspect, toolParser } = options;
     const config = completed(options.config, task, engine);
-    agentLoopOf(config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
+    agentLoopOf(config.rollout.agent.defaultAgentLoop); // throws for an unknown name before anything runs
     this.#options = options;
     this.#events = eventsOf(options);
     this.#live = new LiveRun(config, task, engine);
@@ -81,8 +84,8 @@ export class GrpoTrainer {
   }
 
   /**
-   * Trains until totalTrainingSteps, until the metric of trainer.stopWhen is good enough, or until `stop`. Throws
-   * NotFiniteError after three steps in a row whose numbers were not finite.
+   * Trains until totalTrainingSteps, until trainer.stopWhen is reached, or until `stop`. Throws NotFiniteError after
+   * three steps in a row with numbers that were not finite.
    */
   async fit(): Promise<FitResult> {
     const { onCheckpoint } = this.#events;
@@ -115,39 +118,41 @@ export class GrpoTrainer {
     }
   }
 
-  /** Ends `fit` after the current step. An evaluation ends at once, and its step is logged without its metrics. */
+  /** Ends `fit` after the current step. A running evaluation ends immediately, and its step is logged without its metrics. */
   stop(): void {
     this.#stopping.abort();
   }
 
   /**
-   * Changes settings from the next step on: those of LIVE_SETTINGS. Throws InputError for another key, and for a value that no config could
-   * have. A checkpoint remembers what changed.
+   * Changes settings from the next step on; only those of LIVE_SETTINGS. Throws InputError for another key or an
+   * invalid value. Checkpoints store the changes.
    */
   change(settings: LiveSettings): void {
     this.#live.change(settings);
   }
 
   /**
-   * Replaces the reward, the loss or the tools from the next step on; what `rules` does not name stays. The task is then a plain object. No
-   * checkpoint holds them: the caller that resumes passes them again. Throws InputError if models score the run.
+   * Replaces the reward, the loss or the tools from the next step on; parts that `rules` does not name stay. The task
+   * is then a plain object. Checkpoints do not store rules: a caller that resumes must pass them again. Throws
+   * InputError if models score the run.
    */
   replace(rules: Rules): void {
     this.#live.replace(rules);
   }
 
-  /** The settings of the steps to come, what was changed among them. */
+  /** Settings of the next steps, including changes. */
   get config(): TrainConfig {
     return this.#live.config;
   }
 
   /**
-   * One GRPO step: generate and score groups of samples, compute advantages, update the policy. A step that fails ends everything
-   * it has begun before it rejects: called again, it draws the same problems, under the weights that its updates have left.
+   * Runs one GRPO step: generates and scores groups of samples, computes advantages, updates the policy. A failed step
+   * ends all its work before it rejects. Called again, it draws the same problems, under the weights that its updates
+   * have left.
    */
   async step(): Promise<FinishedStep> {
     const step = this.#done;
-    const [{ position, parts }, { carried = [] }] = [this.#problems, this.#inFlight];
+    const [{ position, parts }, { inFlightNumbers = [] }] = [this.#problems, this.#inFlight];
     const states = statesOf(parts);
     try {
       return await this.#step(step + 1);
@@ -155,7 +160,7 @@ export class GrpoTrainer {
       await this.#abandon();
       if (this.#done === step) {
         this.#problems.moveTo(position);
-        this.#restoreInFlight(undefined, carried);
+        this.#restoreInFlight(undefined, inFlightNumbers);
         restoreParts(parts, states);
       }
       throw error;
@@ -181,7 +186,10 @@ export class GrpoTrainer {
     return { samples, metrics, inputs: { ...inputs, ...update.updated } };
   }
 
-  /** Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping. */
+  /**
+   * Runs an evaluation. Returns held-out accuracy: sampled as `rollout.valKwargs` sets, and also greedy if requested.
+   * Uses the outcome, without reward shaping.
+   */
   async validate(options: ValidateOptions = {}): Promise<Metrics> {
     const step = this.#done;
     const { onPhase, onEvaluating, onValidation } = this.#events;
@@ -196,7 +204,10 @@ export class GrpoTrainer {
     return metrics;
   }
 
-  /** Throws NotFiniteError if the weights are not finite: no run can resume from them. */
+  /**
+   * Returns a checkpoint of the current state. Throws NotFiniteError if the weights are not finite, because no run can
+   * resume from them.
+   */
   async checkpoint(): Promise<Checkpoint> {
     const inFlight = await this.#inFlight.save();
     const { state } = this;
@@ -204,7 +215,7 @@ export class GrpoTrainer {
     return exportCheckpoint(this.#options.engine, this.config, inFlight === undefined ? state : { ...state, parts });
   }
 
-  /** Continues from a checkpoint; its weights replace the engine's. */
+  /** Continues from a checkpoint, whose weights replace the engine's. */
   async restore(checkpoint: Checkpoint): Promise<void> {
     const { step, problems, carried = [], changes, parts = {}, ...adapted } = checkpoint.state;
     await this.#inFlight.close();
@@ -218,9 +229,9 @@ export class GrpoTrainer {
     restoreParts(this.#parts, parts);
   }
 
-  /** Counters and the state of each part, as plain JSON: what a checkpoint has beside its tensors. */
+  /** Counters and the state of each part, as plain JSON: everything in a checkpoint except its tensors. */
   get state(): TrainerState {
-    const { carried } = this.#inFlight;
+    const { inFlightNumbers } = this.#inFlight;
     const { changes } = this.#live;
     const parts = statesOf(this.#parts);
     return {
@@ -228,12 +239,14 @@ export class GrpoTrainer {
       ...this.#policy.state,
       ...(changes.length > 0 && { changes }),
       problems: this.#problems.position,
-      ...(carried && { carried }),
+      ...(inFlightNumbers && { carried: inFlightNumbers }),
       ...(parts && { parts }),
     };
   }
 
-  /** Evaluates a step if it is due, and reports its metrics. Returns why the run is done, undefined while it is not. */
+  /**
+   * Evaluates a step if it is due, and reports its metrics. Returns the reason if the run is done, otherwise undefined.
+   */
   async #complete(
     { metrics, samples, inputs }: Omit<FinishedStep, 'inputs'> & Partial<FinishedStep>,
     history: Metrics[],
@@ -255,14 +268,14 @@ export class GrpoTrainer {
     return reached;
   }
 
-  /** Waits for the next step and does it; undefined if the run stopped meanwhile. */
+  /** Waits for the next step and runs it; undefined if the run stopped first. */
   async #nextStep(): Promise<FinishedStep | undefined> {
     const { signal } = this.#stopping;
     if (signal.aborted || !(await this.#inFlight.ready(signal))) return undefined;
-    return this.step().catch(unlessGivenUp);
+    return this.step().catch(ignoreCancelled);
   }
 
-  /** Ends what is in flight, and forgets what an update or an evaluation that failed has left on the engine. */
+  /** Ends the groups in flight, and clears what a failed update or evaluation has left on the engine. */
   async #abandon(): Promise<void> {
     const { model, rollout } = this.#options.engine;
     const forget = [
@@ -271,15 +284,16 @@ export class GrpoTrainer {
       () => rollout.resetCache(),
       () => rollout.takeStats(),
     ];
-    for (const one of forget) await Promise.allSettled([(async () => one())()]); // a lost device can forget no more
+    // A lost device rejects these calls too.
+    for (const one of forget) await Promise.allSettled([(async () => one())()]);
   }
 
-  #restoreInFlight(state: unknown, carried: readonly number[]): void {
+  #restoreInFlight(state: unknown, inFlightNumbers: readonly number[]): void {
     const { vocabSize } = this.#options.engine.model.config;
-    this.#inFlight.restore(state, { carried, vocabSize });
+    this.#inFlight.restore(state, { inFlightNumbers, vocabSize });
   }
 
-  /** Applies what `change` and `replace` asked for, before step `step`. */
+  /** Applies the changes of `change` and `replace` before step `step`. */
   #applyChanges(step: number): void {
     const applied = this.#live.apply(step);
     if (!applied) return;

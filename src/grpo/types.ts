@@ -1,4 +1,6 @@
-/** The trainer's engine, the state it keeps from step to step, and the events it reports. */
+/**
+ * Types of the trainer: its engine, its state from step to step, and its events.
+ */
 
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
@@ -11,71 +13,76 @@ import type { Sample } from './update/batch.ts';
 import type { StepExtras, StepTokens } from './update/stepTokens.ts';
 import type { UpdatedTokens } from './update/tokenNumbers.ts';
 
-/** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term or a judge needs it. */
+/**
+ * Models and rollout of a trainer. `reference` holds the frozen start weights; it exists only if a KL term or a judge
+ * needs it.
+ */
 export interface TrainerEngine {
-  /** Stays with the controller, whichever thread the engine is in. */
+  /** In the controller's thread, whichever thread the engine is in. */
   tokenizer: ChatTokenizer;
-  /** The policy: log-probs, gradients, optimizer. */
+  /** Policy: log-probs, gradients, optimizer. */
   model: ModelEngine;
-  /** Generates with the policy's own weights, or with those that `checkpointEngine` last brought it. */
+  /** Generates with the policy's own weights, or with those of the last sync by `checkpointEngine`. */
   rollout: RolloutEngine;
-  /** Brings the policy's weights to `rollout` where it has its own; absent = both are the same buffers. */
+  /** Syncs the policy's weights to `rollout` if it has a copy. Undefined: both use the same buffers. */
   checkpointEngine?: CheckpointEngine;
-  /** The frozen start weights. */
+  /** Frozen start weights. */
   reference?: ModelEngine;
-  /** Decodes with the judge's weights; exists where a judge on our own engine is to say a number. */
+  /** Generates with the judge's weights; exists if a judge on our own engine returns a number. */
   judge?: RolloutEngine;
-  /** A model of its own that decides a rubric's criteria; absent = the reference does, or a model of transformers.js. */
+  /**
+   * A separate model that decides a rubric's criteria. Undefined: the reference or a model of transformers.js decides.
+   */
   judgeModel?: ModelEngine;
   /** Tokenizer of a judge with its own weights. Default: the policy's. */
   judgeTokenizer?: ChatTokenizer;
 }
 
-/** What a step is at; `tools` and `reward` overlap with `generate`. */
+/** Current phase of a step; `tools` and `reward` overlap with `generate`. */
 export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | 'sync' | 'validate';
 
-/** What a step's update was computed from beside its samples; all of it is on this thread. */
+/** Inputs of a step's update in addition to its samples. All data is on this thread. */
 export interface StepInputs {
   tokens: StepTokens;
   extras: StepExtras;
   /**
-   * What the update made of each token: its ratio, clip, gradient. Computed when it is called, from what the update had read back
-   * already; what it needs is held as long as this function is. Only with the trainer's `inspect`.
+   * Returns the update's ratio, clip and gradient of each token, computed from values that the update has already read
+   * back. The values stay in memory as long as this function does. Only with the trainer's `inspect`.
    */
   updated?(): UpdatedTokens;
 }
 
-/** What a run tells while it trains. What these functions throw ends the run. */
+/** Events of a run. If one of these functions throws, the run ends. */
 export interface TrainerEvents {
-  /** At the start of each phase of a step. */
+  /** Called at the start of each phase of a step. */
   onPhase?(phase: Phase, step: number): void;
-  /** Every sample as it is scored, before the step is over. */
+  /** Called with every sample as it is scored, before the step ends. */
   onSample?(sample: Sample, step: number): void;
-  /** After each step, and after the evaluation of step 0 (its metrics alone). */
+  /** Called after each step, and after the evaluation of step 0 (with its metrics only). */
   onStep?(metrics: Metrics, samples: Sample[], inputs?: StepInputs): void | Promise<void>;
-  /** How many problems of an evaluation have been answered, as they are. */
+  /** Called during an evaluation with the number of answered problems. */
   onEvaluating?(done: number, total: number, step: number): void;
-  /** Sampled answers of each evaluation, problem by problem. */
+  /** Called with the sampled answers of each evaluation, problem by problem. */
   onValidation?(samples: Sample[], step: number): void | Promise<void>;
-  /** Whatever is wrong with a step, once it is over, and each kind of sample that trainer.onError: skip leaves out, once. */
+  /** Called with each fault of a finished step, and once for each kind of sample that trainer.onError: skip skips. */
   onFault?(fault: Fault): void | Promise<void>;
-  /** Each setting that `GrpoTrainer.change` has changed, at the start of the step that it is for. */
+  /** Called for each setting changed by `GrpoTrainer.change`, at the start of the first step with the new value. */
   onChange?(change: LiveChange): void;
-  /** The first step that goes by what `GrpoTrainer.replace` was given. */
+  /** Called for the first step that uses the rules of `GrpoTrainer.replace`. */
   onReplace?(step: number): void;
-  /** When `saveFreq` or `saveMinutes` asks for one. */
+  /** Called with a checkpoint when `saveFreq` or `saveMinutes` makes one due. */
   onCheckpoint?(checkpoint: Checkpoint): void | Promise<void>;
 }
 
-/** All that is needed to resume as if nothing had happened. */
+/** Everything needed to resume a run exactly. */
 export interface Checkpoint {
   /** Counters, as plain JSON. */
   state: TrainerState;
-  /** By Hugging Face's names, float32; with adapters, the adapters alone by PEFT's. */
+  /** Weights by Hugging Face's names, float32. With adapters, only the adapters by PEFT's names. */
   weights: TensorMap;
-  /** Moments by weight; see `ModelEngine.exportOptimizer`. */
+  /** Optimizer moments by weight; see `ModelEngine.exportOptimizer`. */
   optimizer: TensorMap;
-  /** Weights of the reference, where it is refreshed on the way. */
+  /** Weights of the reference, if it is refreshed during the run. */
   reference?: TensorMap;
 }
 
@@ -83,46 +90,49 @@ export interface Checkpoint {
 export interface TrainerState {
   /** Steps done. */
   step: number;
-  /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize a step. */
+  /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize per step. */
   problems: number;
   /** Optimizer steps so far. */
   updates: number;
-  /** Coefficient of the KL in the reward, where klCtrl is adaptive and has moved it. */
+  /** Coefficient of the KL in the reward, if klCtrl is adaptive and has changed it. */
   klCoef?: number;
-  /** Problems of the groups that are in flight between two steps; `parts.inFlight` of a checkpoint has their samples. */
+  /**
+   * Numbers of the problems whose groups are in flight between two steps; `parts.inFlight` of a checkpoint has their
+   * samples.
+   */
   carried?: number[];
-  /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
+  /** Adaptive entropy bonus: its coefficient, and true if the last step's entropy was low enough for it to act. */
   entropy?: { coeff: number; acts: boolean };
-  /** rae: running mean reward of each role. */
+  /** For rae: running mean reward of each role. */
   roleBaselines?: RoleBaselines;
   /** Settings that `GrpoTrainer.change` changed, in order. */
   changes?: LiveChange[];
-  /** State of each part that keeps its own (`parts.ts`), by name: plain JSON. */
+  /** State of each stateful part (`parts.ts`) by name, as plain JSON. */
   parts?: Record<string, unknown>;
 }
 
 /** A setting that changed during the run. */
 export interface LiveChange {
-  /** The first step under the new value. */
+  /** First step with the new value. */
   step: number;
   /** One of LIVE_SETTINGS. */
   key: string;
-  /** Its value before. */
+  /** Value before the change. */
   from: number;
-  /** Its value from that step on. */
+  /** Value from that step on. */
   to: number;
 }
 
-/** How a run ended. */
+/** Result of `fit`. */
 export interface FitResult {
   /** State after the last step. */
   state: TrainerState;
-  /** Metrics of every step, evaluations among them. */
+  /** Metrics of every step, including evaluations. */
   history: Metrics[];
-  /** True when `stop` ended the run early. */
+  /** True if `stop` ended the run early. */
   stopped: boolean;
-  /** Why trainer.stopWhen ended the run, where it did. */
+  /** Reason if trainer.stopWhen ended the run. */
   reached?: string;
-  /** What is still wrong at the end: tool calls that fail, steps that do not train. One sentence each. */
+  /** Problems that persist at the end, one sentence each: failing tool calls, steps that do not train. */
   warnings: string[];
 }

@@ -1,4 +1,7 @@
-/** A model from nothing, for GRPO to start from: fresh weights, then imitation of a task's demonstrations, by the config of a supervised run. */
+/**
+ * Creates a start model for GRPO: fresh weights, then supervised training on a task's demonstrations, by the config of
+ * a supervised run.
+ */
 
 import type { CheckpointWithTokenizer } from '../model/checkpoint/checkpoint.ts';
 import { initWeights } from '../model/params.ts';
@@ -12,26 +15,28 @@ import type { Task } from '../tasks/task.ts';
 import type { SftConfig } from './config/sftSchema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
 
-/** True if the task is GSM8K, whose traces and tokenizer are its own. */
+/** True if the task is GSM8K, which has its own traces and tokenizer. */
 export const isGsm8k = ({ name, module }: { name: string; module?: string | undefined }): boolean =>
   name === 'gsm8k' && module === undefined;
 
-/** A tokenizer trained on the text of a task that generates its problems. */
+/** Trains a tokenizer on the text of a task that generates its problems. */
 export async function generatedTokenizer({ model, task }: SftConfig, opened: Task): Promise<TokenizerFiles> {
   return isGsm8k(task) ? buildGsm8kTokenizer(model.vocabSize) : taskTokenizer(opened, model.vocabSize);
 }
 
-/** A tokenizer without a model; `sourceFiles` are those of the tokenizer alone. */
+/** A tokenizer without a model; `sourceFiles` are the tokenizer's files. */
 export type TokenizerOnly = Omit<CheckpointWithTokenizer, 'config' | 'weights'>;
 
-/** Fresh weights of the config's sizes, with a tokenizer. */
+/** Creates fresh weights of the config's sizes, with a tokenizer. */
 export function freshModel(config: SftConfig, tokenizer: TokenizerOnly): CheckpointWithTokenizer {
   const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
   const model = freshModelConfig(config, vocabSize);
   return { config: model, weights: initWeights(model, config.seed), ...tokenizer };
 }
 
-/** Demonstration `index` of an endless stream: the task's problem of that number, with its own mistakes. */
+/**
+ * Returns demonstration `index` of an endless stream: the task's problem of that number, with demonstrated mistakes.
+ */
 export function exampleStream(
   { task, seed, data }: SftConfig,
   tokenizer: ChatTokenizer,

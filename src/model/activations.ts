@@ -1,4 +1,6 @@
-/** Buffers that the layers of a pass write: in training every layer has its own, in rollout all share one set. */
+/**
+ * Buffers that the layers of a pass write. In training every layer has its own; in rollout all layers share one set.
+ */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { View } from '../gpu/view.ts';
@@ -26,28 +28,28 @@ export interface LayerActivations {
 }
 
 export interface Activations {
-  /** Rows they hold. */
+  /** Number of rows that the buffers hold. */
   capacity: number;
   layers: LayerActivations[];
   /** [N, C] output of the last layer */
   xOut: View;
-  /** Layers share everything but their inputs: backward must run each layer again. */
+  /** True if layers share everything except their inputs, so that backward must run each layer again. */
   checkpoint?: boolean;
-  /** Absent if the model has no adapters. */
+  /** Undefined if the model has no adapters. */
   lora?: LoraScratch;
 }
 
 interface ActivationOptions {
-  /** Rollout: keys and values go here, a cache a layer, and all layers share the rest. */
+  /** For rollout: caches of keys and values, one per layer. All layers then share the other buffers. */
   kvCaches?: View[];
   lora?: Lora | undefined;
   /** See LlamaModel. */
   half?: boolean;
-  /** Training: keep only each layer's input; backward runs the layer again (arXiv:1604.06174). */
+  /** For training: store only each layer's input, and run the layer again in backward (arXiv:1604.06174). */
   checkpoint?: boolean;
 }
 
-/** Activations for up to `capacity` rows. Without options every layer keeps its own, for backward. */
+/** Allocates activations for up to `capacity` rows. Without options every layer has its own, for backward. */
 export function createActivations(
   gpu: Gpu,
   config: ModelConfig,

@@ -17,7 +17,7 @@ import type { GpuWeights } from './weights/gpuWeights.ts';
 import { type LoraGroup, loraWidths, type LoraWeights } from './lora/weights.ts';
 import { type LoraPass, recordLoraBackward } from './lora/pass.ts';
 
-/** Gradients of one layer's activations; every layer uses the same ones in turn. */
+/** Gradients of one layer's activations; the layers use the same buffers one after another. */
 export interface BackwardScratch {
   /** [N, C] gradient of the layer's output, then of its input */ dx: View;
   /** [N, C] */ dxMid: View;
@@ -30,21 +30,22 @@ export interface BackwardScratch {
   /** [N, H] */ delta: View;
   /** [N, (H + 2K) * D] */ dqkv: View;
   /** [blocks, max(C, 2 * D)] */ partial: View;
-  /** The largest weight matrix, transposed just before its use; absent if products read packed ones as they are. */
+  /** The largest weight matrix, transposed just before its use. Undefined if products read packed matrices directly. */
   transposed?: View;
-  /** [N, T] of the adapters, where there are any */ dt?: View;
+  /** [N, T] of the adapters, if the model has some */ dt?: View;
 }
 
-/** Gradients of the parameters that train: every weight, or the adapters alone. */
+/** Gradients of the trained parameters: every weight, or only the adapters. */
 export type Gradients = { base: GpuWeights; lora?: undefined } | { lora: LoraWeights; base?: undefined };
 
-/** Inputs of backward, beside the rows that went forward. */
+/** Inputs of backward in addition to the forward rows. */
 interface BackwardRows extends RowViews {
   /** [N] */ queryEnd: View;
-  /** Distinct tokens U, [U] ids, [U + 1] start, [N] rows sorted by token. */
+  /** Rows by token: U distinct tokens, [U] ids, [U + 1] start, [N] rows sorted by token. */
   byToken: { U: number; ids: View; start: View; rows: View };
 }
 
+/** Allocates the scratch buffers of backward for up to `capacity` rows. */
 export function createBackwardScratch(
   gpu: Gpu,
   { config, weights, lora }: LlamaModel,
@@ -72,8 +73,8 @@ export function createBackwardScratch(
 }
 
 /**
- * Records everything below the head; `scratch.dx` must hold the gradient of `activations.xOut`. `options` must be those of
- * the forward pass.
+ * Records backward for everything below the head. `scratch.dx` must hold the gradient of `activations.xOut`. `options`
+ * must equal those of the forward pass.
  */
 export function recordBackward(
   gpu: Gpu,
@@ -87,7 +88,7 @@ export function recordBackward(
   const adapters = loraPass(model, activations, options);
   const last = activations.layers.length - 1;
   for (let l = last; l >= 0; l--) {
-    // The last layer's activations are still there from the forward pass.
+    // The last layer's activations are still valid from the forward pass.
     if (activations.checkpoint && l < last)
       recordLayer(gpu, model, l, rows, activations.layers[l], undefined, { adapters });
     recordLayerBackward(gpu, model, l, rows, activations, scratch, grads, adapters);
@@ -113,13 +114,13 @@ function recordLayerBackward(
   const { N, positions, ranges, queryEnd } = rows;
   const { partial } = scratch;
   const qkvWidth = (H + 2 * K) * D;
-  /** dIn [N, I] = dOut [N, O] W, for W kept as [I, O]. */
+  /** dIn [N, I] = dOut [N, O] W, with W stored as [I, O]. */
   const inputGradient = (dOut: View, weight: View, I: number, O: number, dIn: View) => {
     if (!scratch.transposed) return model.weights.product({ x: dOut, b: weight, y: dIn, M: N, N: I, K: O }, true);
     transpose(gpu, { x: model.weights.float32(weight), y: scratch.transposed, N: I, C: O });
     matmulNn(gpu, { x: dOut, b: scratch.transposed, y: dIn, M: N, N: I, K: O });
   };
-  /** The weight's own gradient (or its adapters', which add to dIn). */
+  /** Gradient of the weight, or of its adapters, which also add to dIn. */
   const weightGradient = (
     group: LoraGroup,
     x: View,

@@ -1,8 +1,8 @@
 /**
- * A Hugging Face `config.json`, read into the dims every other file uses.
+ * A Hugging Face `config.json`, read into the dimensions that every other file uses.
  *
  * Legend of dims, used in every shape comment of this project:
- *   B sequences  T tokens  N rows (tokens of many sequences laid end to end)  C hidden  H query heads  K key/value heads
+ *   B sequences  T tokens  N rows (tokens of many sequences concatenated)  C hidden  H query heads  K key/value heads
  *   D head dim  F MLP width  V vocabulary  L layers  G samples per prompt  S samples  E predicted tokens  R head rows
  */
 
@@ -17,9 +17,9 @@ interface RopeScaling {
   originalMaxPositionEmbeddings?: number;
 }
 
-/** Sizes and kinds of a model of the Llama family, as read from config.json; parseModelConfig fills in what that leaves out. */
+/** Sizes and options of a model of the Llama family, read from config.json. parseModelConfig fills in missing ones. */
 export interface ModelConfig {
-  /** transformers' class. */
+  /** Class name in transformers. */
   architecture: 'LlamaForCausalLM' | 'Qwen2ForCausalLM' | 'Qwen3ForCausalLM' | 'SmolLM3ForCausalLM';
   /** V */ vocabSize: number;
   /** C */ hiddenSize: number;
@@ -28,31 +28,37 @@ export interface ModelConfig {
   /** H */ numAttentionHeads: number;
   /** K */ numKeyValueHeads: number;
   /** D; not always C / H */ headDim: number;
-  /** Added to the mean square before its root. */
+  /** Added to the mean square before the root. */
   rmsNormEps: number;
   /** Base of the rotary frequencies. */
   ropeTheta: number;
-  /** How longer contexts stretch the frequencies; null = not at all. */
+  /** Scaling of the frequencies for longer contexts; null = no scaling. */
   ropeScaling: RopeScaling | null;
-  /** Positions that the model was made for. */
+  /** Number of positions that the model was trained for. */
   maxPositionEmbeddings: number;
-  /** The head is the embedding. */
+  /** True if the head uses the embedding's weights. */
   tieWordEmbeddings: boolean;
-  /** Bias on the q, k and v products (Qwen2; `attention_bias` elsewhere). */
+  /** True for a bias on the q, k and v products (Qwen2; `attention_bias` elsewhere). */
   qkvBias: boolean;
-  /** Bias on the output product of attention, which `attention_bias` means too, but for Qwen2. Absent = none. */
+  /**
+   * True for a bias on the output product of attention, which `attention_bias` also sets, except for Qwen2. Default:
+   * false.
+   */
   oBias?: boolean;
-  /** Bias on gate, up and down (Llama's `mlp_bias`). Absent = none. */
+  /** True for a bias on gate, up and down (Llama's `mlp_bias`). Default: false. */
   mlpBias?: boolean;
-  /** RMSNorm over D on every q and k head before RoPE (Qwen3). */
+  /** True for RMSNorm over D on every q and k head before RoPE (Qwen3). */
   qkNorm: boolean;
   /** Standard deviation of fresh weights. */
   initializerRange: number;
-  /** Ids of `eos_token_id` (of `generation_config.json` too, if the folder has one). Absent = none: the tokenizer's `eos_token` alone. */
+  /**
+   * Ids of `eos_token_id`, and of `generation_config.json` if the folder has one. Undefined: only the tokenizer's
+   * `eos_token`.
+   */
   eosTokenIds?: number[];
 }
 
-/** Defaults of transformers for keys that are absent; these differ by architecture. */
+/** transformers' defaults of missing keys that differ by architecture. */
 const DEFAULTS = {
   LlamaForCausalLM: { modelType: 'llama', kvHeads: null, headDim: null, maxPositions: 2048, theta: 1e4, tied: false },
   Qwen2ForCausalLM: { modelType: 'qwen2', kvHeads: 32, headDim: null, maxPositions: 32768, theta: 1e4, tied: false },
@@ -63,8 +69,8 @@ const DEFAULTS = {
 type Json = Record<string, unknown>;
 
 /**
- * Reads a Hugging Face `config.json` (already JSON.parsed). Throws an InputError that names the key and value for
- * anything this project would compute differently from transformers.
+ * Reads a parsed Hugging Face `config.json`. Throws InputError that names the key and value for anything that this
+ * project would compute differently from transformers.
  */
 export function parseModelConfig(json: unknown): ModelConfig {
   if (!isObject(json)) throw new InputError(`config.json must hold a JSON object, but holds ${show(json)}.`);
@@ -98,7 +104,7 @@ export function parseModelConfig(json: unknown): ModelConfig {
   return config;
 }
 
-/** The inverse of `parseModelConfig`, in a form that transformers 4 and 5 both read. */
+/** Inverse of `parseModelConfig`, in a form that transformers 4 and 5 both read. */
 export function modelConfigToJson(config: ModelConfig): Json {
   return {
     architectures: [config.architecture],
@@ -125,10 +131,13 @@ export function modelConfigToJson(config: ModelConfig): Json {
   };
 }
 
-/** Ids as transformers writes them: a number for one, else a list. */
+/** Ids as transformers writes them: a number for one id, a list for several. */
 export const oneOrAll = (ids: readonly number[]): number | readonly number[] => (ids.length === 1 ? ids[0] : ids);
 
-/** The ids of `eos_token_id`, a number or a list, each once; none if it is null or absent. Throws InputError naming `file`. */
+/**
+ * Returns the ids of `eos_token_id` (a number or a list), without repeats; [] if it is null or missing. Throws
+ * InputError that names `file`.
+ */
 export function readEosTokenIds(json: Json, file: string, vocabSize: number): number[] {
   const value = json['eos_token_id'] ?? [];
   const ids: unknown[] = Array.isArray(value) ? value : [value];
@@ -140,13 +149,13 @@ export function readEosTokenIds(json: Json, file: string, vocabSize: number): nu
   );
 }
 
-/** RoPE tables as the kernels take them: float64 angles, rounded once. cos, sin [P, D / 2]. */
+/** RoPE tables for the kernels: float64 angles, rounded once. cos, sin [P, D / 2]. */
 export function ropeTables(config: ModelConfig, maxPositions: number): { cos: Float32Array; sin: Float32Array } {
   const { cos, sin } = ropeTables64(config, maxPositions);
   return { cos: Float32Array.from(cos), sin: Float32Array.from(sin) };
 }
 
-/** Like `ropeTables`, not rounded, for the reference model. */
+/** Like `ropeTables`, but not rounded, for the reference model. */
 export function ropeTables64(config: ModelConfig, maxPositions: number): { cos: Float64Array; sin: Float64Array } {
   const frequencies = ropeFrequencies(config);
   const half = frequencies.length;
@@ -170,7 +179,10 @@ export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig
   });
 }
 
-/** Llama 3.1's rule: long waves are stretched by `factor`, short ones kept, those between blended. */
+/**
+ * Llama 3.1's rule: long wavelengths are stretched by `factor`, short ones stay unchanged, and those between are
+ * blended.
+ */
 function llama3Scaled(frequency: number, scaling: RopeScaling): number {
   const { factor, lowFreqFactor, highFreqFactor, originalMaxPositionEmbeddings } = scaling;
   if (lowFreqFactor === undefined || highFreqFactor === undefined || originalMaxPositionEmbeddings === undefined) {
@@ -198,7 +210,7 @@ function readArchitecture(json: Json): ModelConfig['architecture'] {
   );
 }
 
-/** Every key whose value would change the computation in a way that is not implemented. */
+/** Throws InputError for every key whose value would change the computation in a way that is not implemented. */
 function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']): void {
   const refuse = (key: string, allowed: string): never => {
     throw new InputError(
@@ -218,14 +230,14 @@ function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']
   }
 }
 
-/** SmolLM3 leaves RoPE out of every fourth layer unless the list says otherwise. */
+/** True if a layer skips RoPE: SmolLM3 skips it in every fourth layer unless the list says otherwise. */
 function skipsRope(json: Json, architecture: ModelConfig['architecture']): boolean {
   const layers = json['no_rope_layers'];
   if (!Array.isArray(layers)) return architecture === 'SmolLM3ForCausalLM';
   return layers.length !== json['num_hidden_layers'] || layers.some((on) => on !== 1);
 }
 
-/** Qwen2 always has a bias on q, k and v alone, and reads no flag; only Llama and SmolLM3 read `mlp_bias`. */
+/** Qwen2 always has a bias on q, k and v only, and reads no flag. Only Llama and SmolLM3 read `mlp_bias`. */
 function readBiases(json: Json, architecture: ModelConfig['architecture']) {
   if (architecture === 'Qwen2ForCausalLM') return { qkvBias: true };
   const readsMlp = architecture === 'LlamaForCausalLM' || architecture === 'SmolLM3ForCausalLM';
@@ -234,7 +246,7 @@ function readBiases(json: Json, architecture: ModelConfig['architecture']) {
   return { qkvBias, ...(qkvBias && { oBias: true }), ...(mlpBias && { mlpBias }) };
 }
 
-/** Qwen's rule: layers from `max_window_layers` on are windowed, if the flag is set at all. */
+/** Qwen's rule: layers from `max_window_layers` on use a sliding window, if the flag is set. */
 function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture']): boolean {
   if (typeof json['sliding_window'] !== 'number') return false;
   if (architecture === 'LlamaForCausalLM') return true;
@@ -243,7 +255,7 @@ function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture'
   return !(typeof firstWindowed === 'number' && firstWindowed >= Number(json['num_hidden_layers']));
 }
 
-/** `rope_theta` + `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5), which holds both. */
+/** Reads `rope_theta` + `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5), which holds both. */
 function readRope(json: Json, theta: number): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
   const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
   const rope = json[key] ?? {};
@@ -281,7 +293,7 @@ function ropeScalingToJson(scaling: RopeScaling): Json {
   };
 }
 
-/** Values of a head that the attention kernels hold. */
+/** Largest head dim that the attention kernels support. */
 const MAX_HEAD_DIM = 128;
 
 function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfig): void {
@@ -301,11 +313,11 @@ function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfi
   }
 }
 
-/** More layers than any model has, and more values in a matrix than one buffer of any adapter. */
+/** More layers than any model has, and more values per matrix than a buffer of any adapter holds. */
 const MAX_LAYERS = 1024;
 const MAX_MATRIX = 2 ** 32;
 
-/** Throws InputError for sizes that cannot be meant; a plan of memory could not even be made. */
+/** Throws InputError for impossible sizes, for which not even a memory plan could be computed. */
 function checkSizes(config: ModelConfig): void {
   const { numHiddenLayers, hiddenSize, headDim, numAttentionHeads } = config;
   if (numHiddenLayers > MAX_LAYERS) {
@@ -344,7 +356,7 @@ function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A value as it stood in the file, cut to fit in a sentence. */
+/** A value of the file, truncated to fit into an error message. */
 function show(value: unknown): string {
   const text = JSON.stringify(value) ?? 'absent';
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;

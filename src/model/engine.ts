@@ -1,6 +1,6 @@
 /**
- * The one interface through which a model is trained, after verl's engines. Two implementations:
- * `wgslEngine.ts` (default, hand-written kernels) and `src/extensions/tfjs/engine.ts` (autodiff, the oracle).
+ * Interface through which a model is trained, like verl's engines. Two implementations: `wgslEngine.ts` (default,
+ * hand-written kernels) and `src/extensions/tfjs/engine.ts` (autodiff, used as an oracle).
  */
 
 import type { PolicyLossText } from '../gpu/ops/policy_loss.ts';
@@ -8,10 +8,10 @@ import type { ModelConfig } from './config.ts';
 import type { OptimizerName } from './optimizer/spec.ts';
 
 /**
- * Sequences laid end to end, a group's shared prompt once. Plain typed arrays, so it can cross a thread.
+ * Sequences concatenated, with a group's shared prompt once. Plain typed arrays, so it can be sent to a worker.
  *
  * Example, one group: prompt P0 P1, sample a = A0 A1, sample b = B0 B1 B2 (B1 is tool output, not trained). A sample's
- * last token predicts nothing and nothing sees it, so it has no row (A1 and B2 are targets only).
+ * last token predicts no other token and no query sees it, so it has no row (A1 and B2 are targets only).
  *   row        0  1   2   3  4
  *   token      P0 P1  A0  B0 B1
  *   position   0  1   2   2  3
@@ -44,9 +44,12 @@ export interface PackedBatch {
   seqStart: Uint32Array;
 }
 
-/** Inputs of the policy loss beside the new log-probs; all [E], entry order (sample by sample). Logs are natural. */
+/**
+ * Inputs of the policy loss in addition to the new log-probs; all [E], in entry order (sample by sample). Logs are
+ * natural.
+ */
 export interface PolicyLossInputs {
-  /** log-prob under the policy that sampled (or the proximal policy), same temperature. */
+  /** Log-prob under the policy that sampled (or the proximal policy), at the same temperature. */
   oldLogProbs: Float32Array;
   /** [E] advantage of each token. */
   advantages: Float32Array;
@@ -54,25 +57,28 @@ export interface PolicyLossInputs {
   weights: Float32Array;
   /** Weight of its KL and entropy terms: aggregation x mask. */
   klWeights: Float32Array;
-  /** Weight of its entropy term where it is another: 0 outside the tokens of topEntropyQuantile. */
+  /** Weight of the entropy term, if it differs from klWeights: 0 outside the tokens of topEntropyQuantile. */
   entropyWeights?: Float32Array;
-  /** log-prob under the frozen reference; absent when no KL is in the loss. */
+  /** Log-prob under the frozen reference. Undefined if the loss has no KL. */
   refLogProbs?: Float32Array;
-  /** 1 = trained; what sequence-level losses average over. Absent = all. */
+  /** 1 = trained; sequence-level losses average over these. Default: all. */
   mask?: Float32Array;
-  /** 1 = picked by clip-cov or kl-cov over the whole mini-batch. Absent = none. */
+  /** 1 = selected by clip-cov or kl-cov over the whole mini-batch. Default: none selected. */
   selected?: Float32Array;
 }
 
-/** A policy loss ready to run: its text, its numbers, and the terms beside it. `lossSpec()` of `src/grpo/losses` makes one. */
+/**
+ * A policy loss ready to run: its WGSL text, its numbers, and its KL and entropy terms. `lossSpec()` of
+ * `src/grpo/losses` creates one.
+ */
 export interface PolicyLossSpec extends PolicyLossText {
-  /** Weight of the KL term in the loss; 0 = none. */
+  /** Weight of the KL term in the loss; 0 = off. */
   klLossCoef: number;
-  /** Estimator of the KL loss: k1, k2, k3 and what docs/reference/config.md lists at actor.klLossType. */
+  /** Estimator of the KL loss: k1, k2, k3, or another one listed in docs/reference/config.md at actor.klLossType. */
   klLossType: string;
-  /** Bound on |k3|; absent = none, 10 = verl. */
+  /** Bound on |k3|; 10 = verl. Default: no bound. */
   klClamp?: number;
-  /** Weight of the entropy bonus; 0 = none. */
+  /** Weight of the entropy bonus; 0 = off. */
   entropyCoeff: number;
 }
 
@@ -80,47 +86,47 @@ export interface PolicyLossSpec extends PolicyLossText {
 export type TrainLoss =
   /** -sum_e weights[e] * logp[e]: supervised training. */
   | { kind: 'nll'; weights: Float32Array }
-  /** Fused on the device, no read-back between forward and backward. */
+  /** Fused on the device, without a read-back between forward and backward. */
   | { kind: 'policy'; spec: PolicyLossSpec; inputs: PolicyLossInputs }
-  /** d loss / d logp[e] given outright: used for a user's own loss and in tests. */
+  /** d loss / d logp[e] as numbers: for custom losses and tests. */
   | { kind: 'coefficients'; dLogProbs: Float32Array; dEntropy?: Float32Array };
 
 /** All [E], in entry order. */
 export interface TokenOutputs {
   /** log p(target | context) at the given temperature, natural log. */
   logProbs: Float32Array;
-  /** Entropy in nats of the whole distribution at the predicting row. */
+  /** Entropy in nats of the full distribution at the predicting row. */
   entropy: Float32Array;
 }
 
 /**
- * Bounds of each entry's target among the draws of its row; all [E], masses as kernels/sample.wgsl sums them. A random number u
- * samples the target if below <= u * total < through.
+ * Bounds of each entry's target in the cumulative distribution of its row. All [E], with masses as kernels/sample.wgsl
+ * sums them. A random number u samples the target if below <= u * total < through.
  */
 export interface DrawBounds {
   /** Same as TokenOutputs.logProbs. */
   logProbs: Float32Array;
   /** Mass of the tokens before the target. */
   below: Float32Array;
-  /** Mass of the tokens up to the target, itself among them. */
+  /** Mass of the tokens up to and including the target. */
   through: Float32Array;
-  /** Mass of all: 1 but for rounding. */
+  /** Mass of all tokens: 1 up to rounding. */
   total: Float32Array;
 }
 
-/** Numbers of one optimizer step; betas and eps are AdamW's, which Muon takes for what is no matrix. */
+/** Numbers of one optimizer step. Betas and eps are AdamW's; Muon uses them for parameters other than matrices. */
 export interface OptimizerOptions {
-  /** Refused where the engine was made with another; absent = whichever it was made with. */
+  /** Must equal the engine's optimizer, if given. */
   optimizer?: OptimizerName;
   /** Learning rate of this step. */
   lr: number;
-  /** Decay of the gradient's mean; momentum of SGD and Muon is the engine's own. */
+  /** Decay of the gradient's mean. The momentum of SGD and Muon is set on the engine. */
   beta1: number;
   /** Decay of the squared gradient's mean. */
   beta2: number;
-  /** Added to the root of that mean. */
+  /** Added to the root of the squared gradient's mean. */
   eps: number;
-  /** Decoupled from the gradient, but for SGD, where it is added to it, as in PyTorch. */
+  /** Decoupled from the gradient, except for SGD, where it is added to the gradient as in PyTorch. */
   weightDecay: number;
   /** Gradients are scaled so that their global L2 norm is at most this; 0 = no clipping. */
   gradClip: number;
@@ -130,45 +136,48 @@ export interface OptimizerOptions {
 export interface OptimizerStepResult {
   /** Global L2 norm before clipping. */
   gradNorm: number;
-  /** True when the norm was not finite and the update was left out. */
+  /** True if the norm was not finite, so that the update was skipped. */
   skipped: boolean;
 }
 
-/** Everything in HF names: weights, and the optimizer's state when asked for. */
+/** Tensors by Hugging Face name: weights, or the optimizer's state. */
 export type TensorMap = Map<string, { shape: number[]; data: Float32Array }>;
 
 /** Trains a model: log-probs, gradients, optimizer. Calls are made one after another; each waits for the device. */
 export interface ModelEngine {
-  /** Which implementation it is. */
+  /** Implementation of the engine. */
   readonly name: 'wgsl' | 'tfjs';
   /** The model's sizes. */
   readonly config: ModelConfig;
-  /** Log-probs and entropies of a batch; changes nothing. */
+  /** Returns log-probs and entropies of a batch; changes no state. */
   logProbs(batch: PackedBatch, options: { temperature: number }): Promise<TokenOutputs>;
-  /** Log-probs of a batch, and which random numbers would have drawn its targets; absent if the engine cannot tell. */
+  /**
+   * Returns log-probs of a batch, and the random numbers that would have sampled its targets. Undefined if the engine
+   * cannot compute them.
+   */
   drawBounds?(batch: PackedBatch, options: { temperature: number }): Promise<DrawBounds>;
-  /** Forward, loss, backward; parameter gradients accumulate until the optimizer step. */
+  /** Runs forward, loss and backward. Parameter gradients accumulate until the optimizer step. */
   forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;
   /**
-   * Clips, updates the weights in place, zeroes the gradients. Rollout on shared buffers reads the new weights in
-   * its next pass; what it has cached stays of the old ones until `CheckpointEngine.updateWeights`.
+   * Clips the gradient, updates the weights in place, zeroes the gradients. Rollout on shared buffers reads the new
+   * weights in its next pass; its cache holds values of the old weights until `CheckpointEngine.updateWeights`.
    */
   optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
-  /** Zeroes the gradients of an update that failed before its optimizer step; PyTorch's zero_grad. */
+  /** Zeroes the gradients of an update that failed before its optimizer step, like PyTorch's zero_grad. */
   zeroGrad(): Promise<void>;
-  /** Current weights by HF name (tests, checkpoints). */
+  /** Current weights by Hugging Face name, for tests and checkpoints. */
   exportWeights(): Promise<TensorMap>;
-  /** Replaces weights by HF name; shapes must fit. */
+  /** Replaces weights by Hugging Face name; shapes must fit. */
   importWeights(tensors: TensorMap): Promise<void>;
   /**
-   * For resuming: the scalar `step`, and per weight `<name>.exp_avg` and `.exp_avg_sq` (AdamW) or `.momentum_buffer` (SGD,
-   * Muon); optimizers but AdamW add a mark `optimizer.<name>`.
+   * Optimizer state for resuming: the scalar `step`, and per weight `<name>.exp_avg` and `.exp_avg_sq` (AdamW) or
+   * `.momentum_buffer` (SGD, Muon). Optimizers other than AdamW add a mark `optimizer.<name>`.
    */
   exportOptimizer(): Promise<TensorMap>;
-  /** Throws InputError for the state of another optimizer. */
+  /** Restores the optimizer state. Throws InputError for the state of another optimizer. */
   importOptimizer(tensors: TensorMap): Promise<void>;
-  /** Gradients by HF name, before clipping (tests). */
+  /** Gradients by Hugging Face name, before clipping, for tests. */
   exportGradients(): Promise<TensorMap>;
-  /** Frees its buffers; nothing may be called after it. */
+  /** Frees all buffers. No method can be called afterwards. */
   destroy(): void;
 }

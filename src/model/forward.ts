@@ -1,7 +1,7 @@
 /**
- * The forward pass over rows of tokens, recorded once for training, scoring, prefill and decoding alike. What differs is
- * only where keys and values go (`kvRows`, `kv`) and whether every layer has activations of its own (training) or all
- * share one set.
+ * Forward pass over rows of tokens, recorded by the same code for training, scoring, prefill and decoding. The
+ * differences are where keys and values are written (`kvRows`, `kv`), and if every layer has separate activations
+ * (training) or all share one set.
  */
 
 import type { Gpu, View } from '../gpu/device.ts';
@@ -25,15 +25,15 @@ export interface RowViews {
   /** [N] */ positions: View;
   /** [N] */ kvRows: View;
   /** [N, 4] */ ranges: View;
-  /** Every row is of another sequence, as in a decode step. */ alone?: boolean;
+  /** True if every row is of another sequence, like in a decode step. */ alone?: boolean;
 }
 
 export interface ForwardOptions {
-  /** false = the base alone, as the reference policy is. */
+  /** false = only the base model, like the reference policy. */
   adapters?: boolean;
-  /** Turns the adapters' dropout on; its masks follow from it. */
+  /** Enables the adapters' dropout; the masks are computed from it. */
   dropKey?: number | undefined;
-  /** No backward pass follows: buffers that only backward reads need not be written. */
+  /** True if no backward pass follows, so that buffers which only backward reads need not be written. */
   inference?: boolean;
 }
 
@@ -63,7 +63,7 @@ export function recordForward(
   });
 }
 
-/** The adapters' part of a pass; undefined if the model has none or they are off. */
+/** Returns the adapters' part of a pass; undefined if the model has no adapters or they are off. */
 export function loraPass(
   { lora }: LlamaModel,
   activations: Activations,
@@ -74,7 +74,7 @@ export function loraPass(
   return { lora, ...activations.lora, dropKey };
 }
 
-/** Records a layer; without `xNext` all but its last product, which backward does not need. */
+/** Records a layer. Without `xNext`, omits its last product, which backward does not need. */
 export function recordLayer(
   gpu: Gpu,
   model: LlamaModel,
@@ -103,7 +103,7 @@ export function recordLayer(
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
   const gateUp = { x: a.h2, b: w.wgu, M: N, N: 2 * F, K: C };
-  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // nothing comes between the product and SwiGLU
+  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // no operation between the product and SwiGLU
   if (!(inference && bare && weights.gatedProduct({ ...gateUp, y: a.act }))) {
     weights.product({ ...gateUp, bias: w.bgu, y: a.gu });
     if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
@@ -114,7 +114,7 @@ export function recordLayer(
   if (adapters) recordLora(gpu, adapters, l, 'down', a.act, xNext, N);
 }
 
-/** Records y = residual + x b (+ bias). The product takes one addend, so a bias needs a second pass. */
+/** Records y = residual + x b (+ bias). The product adds only one term, so a bias needs a second pass. */
 function productOnto(gpu: Gpu, weights: GpuWeights, residual: View, { bias, ...args }: MatmulArgs): void {
   if (!bias) return weights.product({ ...args, add: residual });
   weights.product({ ...args, bias });

@@ -1,6 +1,7 @@
 /**
- * The language-model head over the rows that predict something: final norm, logits, log-sum-exp, log-prob, entropy, and
- * the way back. Logits exist only for a chunk of rows at a time; backward recomputes them when there was more than one.
+ * Language-model head over the rows that predict a token: final norm, logits, log-sum-exp, log-prob, entropy, and their
+ * backward pass. Logits exist only for a chunk of rows at a time; backward recomputes them if there was more than one
+ * chunk.
  */
 
 import type { Gpu, View } from '../gpu/device.ts';
@@ -15,7 +16,7 @@ import type { ModelConfig } from './config.ts';
 import type { LlamaModel } from './llama.ts';
 import type { GpuWeights } from './weights/gpuWeights.ts';
 
-/** Device side of PackedBatch's head part, and what comes out. */
+/** Device side of PackedBatch's head part, and the outputs. */
 export interface HeadBatch {
   R: number;
   E: number;
@@ -26,22 +27,24 @@ export interface HeadBatch {
   /** [E] */ targets: View;
   /** [E] out */ logp: View;
   /** [E] out */ entropy: View;
-  /** [E, 3] out, where it is asked for: see kernels/head_cdf.wgsl */ cdf?: View | undefined;
+  /** [E, 3] out, if requested: see kernels/head_cdf.wgsl */ cdf?: View | undefined;
   /** [E] d loss / d logp */ dLogp: View;
   /** [E] d loss / d entropy */ dEntropy: View;
 }
 
 const LOGITS_BYTES = 32 << 20;
 
-/** Up to here the products read a transposed copy of the table; a larger one is read as it lies, row by row. */
+/** Largest table of which products read a transposed copy. Larger tables are read untransposed, row by row. */
 const HEAD_COPY_BYTES = 64 << 20;
 
-/** True if a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
+/**
+ * True if a float32 table is copied. With a copy the products are as fast or faster, but it doubles the table's memory.
+ */
 const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;
 
 /**
- * Owns the buffers of the head for up to so many rows at a time: logits and their statistics, the normed rows, the transposed
- * table. Throws OutOfMemoryError as the device does, RangeError for more rows than fit.
+ * Owns the buffers of the head for a limited number of rows at a time: logits and their statistics, the normed rows,
+ * the transposed table. Throws OutOfMemoryError like the device, RangeError for more rows than fit.
  */
 export class Head {
   /** Rows of logits that exist at a time. */
@@ -51,11 +54,11 @@ export class Head {
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
   /**
-   * [C, rows] transposed copies of the head's chunks. None where products read the table as it lies; one, written before every
-   * use, where the table is packed.
+   * [C, rows] transposed copies of the head's chunks. Empty if products read the table untransposed. One buffer,
+   * written before every use, if the table is packed.
    */
   readonly #headT: View[];
-  /** [chunkRows, rows] logits of one chunk of the head; absent if it is one. */
+  /** [chunkRows, rows] logits of one chunk of the head. Undefined if there is only one chunk. */
   readonly #part: View | undefined;
   readonly #gathered: View;
   readonly #hidden: View;
@@ -66,7 +69,7 @@ export class Head {
   readonly #hiddenChunks: View[];
   readonly #dHiddenChunks: View[];
 
-  /** @param oneChunk keep all maxRows rows of logits at a time, as sampling needs. */
+  /** @param oneChunk true to hold all maxRows rows of logits at the same time, as sampling needs. */
   constructor(gpu: Gpu, model: LlamaModel, maxRows: number, forTraining: boolean, oneChunk = false) {
     const { hiddenSize: C, vocabSize: V } = model.config;
     this.#gpu = gpu;
@@ -94,21 +97,24 @@ export class Head {
     this.#dHiddenChunks = forTraining ? this.#chunks(this.#dHidden, maxRows) : [];
   }
 
-  /** Records the transposed copy of the head that the products read; once after every change of the weights. */
+  /** Records the transposed copy of the head that the products read. Call it after every change of the weights. */
   refresh(): void {
     this.#model.weights.views.head.forEach((chunk, i) => {
       if (!chunk.view.packed && this.#headT[i]) this.#transpose(chunk, this.#headT[i]);
     });
   }
 
-  /** Records final norm and logits of R rows of x that fit one chunk, for sampling: logits and stats hold the result. */
+  /**
+   * Records final norm and logits of R rows of x that fit one chunk, for sampling. `logits` and `stats` hold the
+   * result.
+   */
   recordLogits(x: View, rows: View, R: number, temperature: number): void {
     if (R > this.chunkRows) throw new RangeError(`${R} rows of logits do not fit a chunk of ${this.chunkRows}.`);
     this.#norm(x, rows, R);
     this.#logits(0, R, temperature);
   }
 
-  /** Records log-prob and entropy of every entry, and its place in the cumulative distribution where that is asked for. */
+  /** Records log-prob and entropy of every entry and, if requested, its place in the cumulative distribution. */
   recordForward(x: View, batch: HeadBatch, temperature: number): void {
     const { R, E, entryRow, targets, logp, entropy, cdf } = batch;
     const { logits, stats } = this;
@@ -123,7 +129,10 @@ export class Head {
     }
   }
 
-  /** Records the gradients: into `grads` (absent = frozen weights), and into dx, which is cleared first (rows that predict nothing get 0). */
+  /**
+   * Records the gradients into `grads` (undefined = frozen weights) and into dx. dx is cleared first, so rows that
+   * predict no token have 0.
+   */
   recordBackward(batch: HeadBatch, temperature: number, grads: GpuWeights | undefined, dx: View): void {
     const gpu = this.#gpu;
     const { hiddenSize: C, vocabSize: V } = this.#model.config;
@@ -198,7 +207,7 @@ export class Head {
     transpose(this.#gpu, { x: this.#model.weights.float32(view), y, N, C: this.#model.config.hiddenSize });
   }
 
-  /** The columns of `logits` that chunk `i` of the head makes, as a matrix of their own. */
+  /** The columns of `logits` for chunk `i` of the head, as a separate matrix. */
   #takeColumns(i: number, R: number): View {
     if (!this.#part) return this.logits;
     const { first, rows: C } = this.#model.weights.views.head[i];
@@ -217,7 +226,10 @@ export class Head {
   }
 }
 
-/** A multiple of 64 rows (of 128, as halves: so that chunks start at 256-byte offsets) whose logits take at most 32 MiB. */
+/**
+ * Number of rows whose logits take at most 32 MiB: a multiple of 64, or of 128 for halves, so that chunks start at
+ * 256-byte offsets.
+ */
 function headChunkRows(config: ModelConfig, maxRows: number, half: boolean): number {
   const step = half ? 128 : 64;
   const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / step) * step;

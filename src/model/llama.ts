@@ -1,4 +1,6 @@
-/** A model on the device: weights, rotary table and adapters, which training, scoring and rollout share. */
+/**
+ * A model on the device: weights, rotary table and adapters. Training, scoring and rollout share it.
+ */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { View } from '../gpu/view.ts';
@@ -14,28 +16,28 @@ export interface LlamaModel {
   weights: GpuWeights;
   /** [P, D] cos | sin */
   rope: View;
-  /** Adapters; the weights are then frozen. */
+  /** Adapters; if present, the weights are frozen. */
   lora?: Lora;
-  /** Bytes of the largest table of the head that is kept transposed too; absent = HEAD_COPY_BYTES of head.ts. */
+  /** Largest table of the head, in bytes, of which a transposed copy is kept. Default: HEAD_COPY_BYTES of head.ts. */
   headCopyBytes?: number;
-  /** Products read and write 16-bit floats, all but the residual stream. */
+  /** True if products read and write 16-bit floats, except for the residual stream. */
   half: boolean;
 }
 
 export interface ModelOptions {
-  /** Train adapters, and no weights. */
+  /** Adapters to train instead of the weights. */
   lora?: LoraConfig | undefined;
-  /** How the matrices are kept; absent = 'trained'. */
+  /** Storage form of the matrices. Default: 'trained'. */
   form?: MatrixForm | undefined;
-  /** Keep activations in 16-bit floats, which needs shader-f16. */
+  /** True to store activations as 16-bit floats, which needs shader-f16. */
   half?: boolean | undefined;
-  /** Needed where `form` is a packed one, or there are `stored` formats. */
+  /** Required if `form` is a packed one, or if there are `stored` formats. */
   packing?: Packing | undefined;
   /** Tensors that stay packed as their file has them; only where `form` is absent and nothing but adapters is trained. */
   stored?: StoredFormats | undefined;
 }
 
-/** The buffers of a model, nothing in them: what a plan of memory counts. */
+/** Allocates the buffers of a model without contents; a memory plan counts these. */
 export function allocateModel(
   gpu: Gpu,
   config: ModelConfig,
@@ -47,7 +49,7 @@ export function allocateModel(
   return { config, weights, rope: gpu.buffer('rope', maxPositions * config.headDim * 4), ...adapters, half };
 }
 
-/** A model whose weights are still to be imported; its adapters are fresh ones. */
+/** Allocates a model whose weights must still be imported; its adapters are initialised. */
 export function createModel(
   gpu: Gpu,
   config: ModelConfig,
@@ -61,8 +63,9 @@ export function createModel(
 }
 
 /**
- * A model with buffers of its own for what is trained, and the rest shared: passes that read it do not see training. Nothing is in
- * those buffers yet. It is read and not trained, so that of weights whose passes read halves it has the halves alone.
+ * Allocates a copy of a model with separate buffers for the trained weights; all others are shared. Passes over the
+ * copy do not see training. The new buffers are empty. The copy is not trained, so if passes read halves it has only
+ * the halves.
  */
 export function allocateCopy(gpu: Gpu, model: LlamaModel): LlamaModel {
   const { config, lora, half } = model;
@@ -70,11 +73,11 @@ export function allocateCopy(gpu: Gpu, model: LlamaModel): LlamaModel {
   return { ...model, lora: { ...lora, weights: new LoraWeights(gpu, config, lora.config, 'rollout.lora') } };
 }
 
-/** Trained blocks of a model by label, as passes read them: the adapters if it has some, else the weights. */
+/** Trained blocks of a model by label, as passes read them: the adapters if it has some, otherwise the weights. */
 export const trainedBlocks = ({ weights, lora }: LlamaModel): ReadonlyMap<string, View> =>
   (lora?.weights ?? weights).readBlocks;
 
-/** Records a copy of what is trained into a model that `allocateCopy` made of it; returns the bytes. */
+/** Records a copy of the trained blocks to a model from `allocateCopy`. Returns the number of bytes. */
 export function copyTrained(gpu: Gpu, from: LlamaModel, to: LlamaModel): number {
   const target = trainedBlocks(to);
   let bytes = 0;
@@ -85,6 +88,7 @@ export function copyTrained(gpu: Gpu, from: LlamaModel, to: LlamaModel): number 
   return bytes;
 }
 
+/** Frees every buffer of a model. */
 export function freeModel(gpu: Gpu, { weights, lora, rope }: LlamaModel): void {
   weights.free();
   lora?.weights.free();

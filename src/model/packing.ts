@@ -1,22 +1,24 @@
-/** Lays groups of samples end to end in PackedBatches of at most `maxTokenLen` rows. */
+/**
+ * Packs groups of samples into PackedBatches of at most `maxTokenLen` rows.
+ */
 
 import type { PackedBatch } from './engine.ts';
 import { InputError } from '../errors.ts';
 
 /** A prompt and its samples. A plain sequence is a group with one sample. */
 export interface SequenceGroup {
-  /** Tokens that all samples begin with; computed once. */
+  /** Tokens that all samples start with; computed once. */
   prompt: Uint32Array;
-  /** mask[t] = 1 where tokens[t] is predicted (trained or scored). */
+  /** mask[t] = 1 if tokens[t] is predicted (trained or scored). */
   samples: { tokens: Uint32Array; mask: Uint8Array }[];
 }
 
 /**
- * One micro-batch and where its entries came from.
- * Samples without a masked token are in no micro-batch; a group may be spread over several.
+ * One micro-batch and the origin of its entries. Samples without a masked token are in no micro-batch; a group can be
+ * spread over several.
  */
 export interface MicroBatch {
-  /** Rows of all its sequences, end to end. */
+  /** Rows of all its sequences, concatenated. */
   batch: PackedBatch;
   /** [E] index into `groups` */
   entryGroup: Uint32Array;
@@ -26,7 +28,7 @@ export interface MicroBatch {
   entryPosition: Uint32Array;
 }
 
-/** One sample as it is packed: rows are its tokens before the last masked one, since nothing needs the rest. */
+/** A sample to pack: its rows are the tokens before the last masked one, because later tokens are not needed. */
 interface Piece {
   group: number;
   sample: number;
@@ -36,9 +38,10 @@ interface Piece {
 }
 
 /**
- * Cuts groups into micro-batches. A group stays together where it fits into `maxTokenLen` rows; else its samples are
- * split over several micro-batches, the prompt repeated in each. Order is kept. `maxSequences` bounds the samples too.
- * Throws an InputError for a sample that cannot fit, an empty prompt, or a mask of another length than its tokens.
+ * Splits groups into micro-batches. A group stays together if it fits into `maxTokenLen` rows; otherwise its samples
+ * are split over several micro-batches that each repeat the prompt. Order is kept. `maxSequences` also limits the
+ * samples. Throws InputError for a sample that cannot fit, an empty prompt, or a mask whose length differs from its
+ * tokens.
  */
 export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequences = Infinity): MicroBatch[] {
   const cuts: Piece[][] = [];
@@ -67,7 +70,7 @@ export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequ
   return cuts.map((pieces) => packPieces(groups, pieces));
 }
 
-/** The samples of a group that predict something, cut after their last masked token. */
+/** Samples of a group that predict a token, truncated after their last masked token. */
 function groupPieces(group: SequenceGroup, index: number): Piece[] {
   if (group.prompt.length === 0) {
     throw new InputError(
@@ -91,7 +94,7 @@ function checkFits({ group, sample, rows }: Piece, promptRows: number, maxTokenL
   );
 }
 
-/** Lays one micro-batch out. Pieces of one group stand next to each other. */
+/** Builds one micro-batch. Pieces of one group are neighbours. */
 function packPieces(groups: SequenceGroup[], pieces: Piece[]): MicroBatch {
   const rows = new RowWriter();
   const entries: { row: number; target: number; group: number; sample: number; position: number }[] = [];
@@ -126,14 +129,14 @@ function packPieces(groups: SequenceGroup[], pieces: Piece[]): MicroBatch {
   };
 }
 
-/** Collects rows; each says which keys it sees and until where it is seen. */
+/** Collects rows, with the keys that each row sees and the last row that sees it. */
 class RowWriter {
   readonly #tokens: number[] = [];
   readonly #positions: number[] = [];
   readonly #ranges: number[] = [];
   readonly #queryEnd: number[] = [];
 
-  /** Prompt rows are seen by the rest of the prompt and by all `responseRows` behind it. */
+  /** Adds prompt rows, which the rest of the prompt and all `responseRows` after it see. */
   addPrompt(prompt: Uint32Array, responseRows: number): { start: number; end: number } {
     const start = this.#tokens.length;
     const end = start + prompt.length;
@@ -143,7 +146,7 @@ class RowWriter {
     return { start, end };
   }
 
-  /** Response rows see the prompt and their own sequence. Returns the first row. */
+  /** Adds response rows, which see the prompt and their own sequence. Returns the first row. */
   addResponse(tokens: Uint32Array, prompt: { start: number; end: number }): number {
     const start = this.#tokens.length;
     const promptLength = prompt.end - prompt.start;
@@ -171,7 +174,7 @@ class RowWriter {
   }
 }
 
-/** From the predicting row of each entry to the distinct rows and, for each, its entries in ascending order. */
+/** Computes the distinct predicting rows and, for each, its entries in ascending order. */
 function headRowTables(rowOfEntry: number[]): Pick<PackedBatch, 'headRows' | 'rowStart' | 'rowEntries' | 'entryRow'> {
   const headRows = Uint32Array.from(new Set(rowOfEntry)).sort();
   const indexOf = new Map(Array.from(headRows, (row, index) => [row, index]));
@@ -188,8 +191,9 @@ function headRowTables(rowOfEntry: number[]): Pick<PackedBatch, 'headRows' | 'ro
 }
 
 /**
- * Plain sequences for `ModelEngine.logProbs`: in each, every token but the first is predicted. An entry's `entryGroup` is its
- * sequence, and `entryPosition + 1` its place in it. Throws InputError for one above `maxTokenLen`.
+ * Packs plain sequences for `ModelEngine.logProbs`; every token except the first is predicted. `entryGroup` is the
+ * sequence of an entry, and `entryPosition + 1` its position in it. Throws InputError for a sequence longer than
+ * `maxTokenLen`.
  */
 export const packIds = (sequences: readonly Uint32Array[], maxTokenLen: number): MicroBatch[] =>
   packGroups(

@@ -10,7 +10,7 @@ interface ParameterSpec {
   shape: number[];
 }
 
-/** Every parameter, in the order transformers' `named_parameters()` gives them. */
+/** Returns every parameter, in the order of transformers' `named_parameters()`. */
 export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   const { vocabSize: V, hiddenSize: C } = config;
   const specs: ParameterSpec[] = [{ name: 'model.embed_tokens.weight', shape: [V, C] }];
@@ -22,7 +22,7 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   return specs;
 }
 
-/** One layer's parameters, without the `model.layers.<n>.` in front. */
+/** One layer's parameters, without the prefix `model.layers.<n>.`. */
 function layerSpecs(config: ModelConfig): ParameterSpec[] {
   const { hiddenSize: C, intermediateSize: F, headDim: D } = config;
   const qSize = config.numAttentionHeads * D;
@@ -46,6 +46,7 @@ function layerSpecs(config: ModelConfig): ParameterSpec[] {
   ];
 }
 
+/** Returns the number of elements of a shape. */
 export function elementCount(shape: number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }
@@ -56,8 +57,8 @@ export function parameterCount(config: ModelConfig): number {
 }
 
 /**
- * Fresh weights as transformers makes them: normal(0, initializerRange), norms one, biases zero.
- * Each tensor has its own stream keyed by (seed, name), so a deeper model starts with the same first layers.
+ * Creates fresh weights like transformers: normal(0, initializerRange), norms one, biases zero. Each tensor has its own
+ * random stream keyed by (seed, name), so a deeper model starts with the same first layers.
  */
 export function initWeights(config: ModelConfig, seed: number): TensorMap {
   const weights: TensorMap = new Map();
@@ -70,7 +71,7 @@ export function initWeights(config: ModelConfig, seed: number): TensorMap {
   return weights;
 }
 
-/** Box-Muller on a mulberry32 stream. */
+/** Fills with normal numbers: Box-Muller on a mulberry32 stream. */
 function fillNormal(data: Float32Array, scale: number, key: number): void {
   const uniform = mulberry32(key);
   for (let i = 0; i < data.length; i++) {
@@ -78,13 +79,13 @@ function fillNormal(data: Float32Array, scale: number, key: number): void {
   }
 }
 
-/** Uniform in [-bound, bound], on the stream of (seed, name). */
+/** Fills with uniform numbers in [-bound, bound], from the stream of (seed, name). */
 export function fillUniform(data: Float32Array, bound: number, seed: number, name: string): void {
   const uniform = mulberry32(streamKey(seed, name));
   for (let i = 0; i < data.length; i++) data[i] = bound * (2 * uniform() - 1);
 }
 
-/** FNV-1a over the name, started from the seed. */
+/** FNV-1a over the name, starting from the seed. */
 function streamKey(seed: number, name: string): number {
   let hash = 0x811c9dc5 ^ Math.imul(seed, 0x9e3779b1);
   for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);

@@ -1,4 +1,7 @@
-/** The policy loss between forward and backward, on the device: log-probs in, d loss / d log-prob out, no read-back. */
+/**
+ * The policy loss on the device, between forward and backward: computes d loss / d log-prob from log-probs without a
+ * read-back.
+ */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import {
@@ -13,7 +16,7 @@ import {
 import type { PackedBatch, PolicyLossInputs, PolicyLossSpec } from './engine.ts';
 
 interface Buffers {
-  /** Entries they hold, and as many samples. */
+  /** Number of entries that the buffers hold, and of samples. */
   capacity: number;
   /** [E, 6] */ inputs: View;
   /** [E] */ entrySample: View;
@@ -21,18 +24,21 @@ interface Buffers {
   /** [S, 4] */ stats: View;
 }
 
-/** Owns what the loss reads beside the log-probs, [E] and [S]; grows with the batch where `reserve` made less room. */
+/**
+ * Owns the loss's inputs other than the log-probs, [E] and [S]. The buffers grow if a batch is larger than `reserve`
+ * expected.
+ */
 export class PolicyStage {
   readonly #gpu: Gpu;
   #buffers: Buffers | undefined;
-  /** The kernels that are compiled; a run has one loss. */
+  /** Compiled kernels of the current loss; a run has one loss. */
   #prepared: LossKernels | undefined;
 
   constructor(gpu: Gpu) {
     this.#gpu = gpu;
   }
 
-  /** Compiles the loss where it is another than the last. Throws an InputError if its WGSL is wrong. */
+  /** Compiles the loss if it differs from the last one. Throws InputError if its WGSL is wrong. */
   async prepare(spec: PolicyLossSpec): Promise<void> {
     const kernels = policyLossKernels(spec);
     if (kernels === this.#prepared) return;
@@ -40,7 +46,7 @@ export class PolicyStage {
     this.#prepared = kernels;
   }
 
-  /** Uploads what the loss needs beside the log-probs. Throws a RangeError when a length is not that of the batch. */
+  /** Uploads the loss's inputs other than the log-probs. Throws RangeError if a length differs from the batch's. */
   upload({ seqStart, targets }: PackedBatch, spec: PolicyLossSpec, inputs: PolicyLossInputs): void {
     const E = targets.length;
     for (const [name, values] of Object.entries(inputs) as [string, ArrayLike<number> | undefined][]) {
@@ -56,7 +62,7 @@ export class PolicyStage {
     this.#gpu.write(buffers.seqStart, seqStart);
   }
 
-  /** Records dLogp [E] from logp [E]; `upload` came before. */
+  /** Records dLogp [E] from logp [E]. Call `upload` first. */
   record({ seqStart, targets }: PackedBatch, spec: PolicyLossSpec, logp: View, dLogp: View): void {
     const E = targets.length;
     if (E === 0 || !this.#buffers) return;
@@ -66,7 +72,7 @@ export class PolicyStage {
     policyLoss(this.#gpu, { loss: spec, kl, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
   }
 
-  /** Makes room for `entries` entries. Each belongs to some sample, so there are at most as many samples. */
+  /** Allocates buffers for `entries` entries. Each belongs to some sample, so there are at most as many samples. */
   reserve(entries: number): Buffers {
     const old = this.#buffers;
     if (old && old.capacity >= entries) return old;
@@ -81,7 +87,10 @@ export class PolicyStage {
   }
 }
 
-/** d loss / d entropy [E] of the entropy bonus -entropyCoeff * sum_e w_e * H_e, w = entropyWeights, else klWeights. */
+/**
+ * d loss / d entropy [E] of the entropy bonus -entropyCoeff * sum_e w_e * H_e, with w = entropyWeights, or klWeights by
+ * default.
+ */
 export function entropyGradient(spec: PolicyLossSpec, inputs: PolicyLossInputs): Float32Array<ArrayBuffer> {
   const weights = inputs.entropyWeights ?? inputs.klWeights;
   return Float32Array.from(weights, (w) => (spec.entropyCoeff === 0 ? 0 : -spec.entropyCoeff * w));

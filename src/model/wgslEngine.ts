@@ -1,4 +1,6 @@
-/** The default ModelEngine: hand-written WGSL, forward and backward, on buffers that rollout shares. */
+/**
+ * Default ModelEngine: hand-written WGSL, forward and backward, on buffers that rollout shares.
+ */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type Gradients, recordBackward } from './backward.ts';
@@ -25,13 +27,13 @@ import { entropyGradient, PolicyStage } from './policyStage.ts';
 import { createWorkspace, freeWorkspace, sortByToken, type Workspace } from './workspace.ts';
 
 export interface WgslEngineOptions {
-  /** Keep only each layer's input and run layers again in backward: less memory, about a third more time. */
+  /** True to store only each layer's input and run layers again in backward: less memory, about a third more time. */
   enableGradientCheckpointing?: boolean | undefined;
-  /** Absent = AdamW. */
+  /** Default: AdamW. */
   optimizer?: OptimizerSpec | undefined;
 }
 
-/** Trains every weight, or, where the model has adapters, those alone; exports and imports are of the trained weights. */
+/** Trains every weight, or only the adapters if the model has some. Exports and imports the trained weights. */
 export class WgslEngine implements ModelEngine {
   readonly name = 'wgsl';
   readonly config: ModelConfig;
@@ -43,12 +45,12 @@ export class WgslEngine implements ModelEngine {
   readonly #optimizerSpec: OptimizerSpec | undefined;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
-  /** [E, 3] masses of `drawBounds`; made when first asked for. */
+  /** [E, 3] masses of `drawBounds`; created at first use. */
   #cdf: View | undefined;
-  /** Micro-batches of the current update; with the number of updates it keys the dropout masks. */
+  /** Micro-batches of the current update. Together with the number of updates this is the key of the dropout masks. */
   #microBatches = 0;
 
-  /** @param maxTokenLen rows of the largest micro-batch; what does not fit grows the workspace. */
+  /** @param maxTokenLen rows of the largest micro-batch; a larger one grows the workspace. */
   constructor(gpu: Gpu, model: LlamaModel, maxTokenLen: number, options: WgslEngineOptions = {}) {
     this.config = model.config;
     this.#gpu = gpu;
@@ -60,8 +62,8 @@ export class WgslEngine implements ModelEngine {
   }
 
   /**
-   * Allocates what the first batches would: the buffers of a batch of `maxTokenLen` rows, the optimizer where there is
-   * training, and those of a policy loss where that is trained by.
+   * Allocates what the first batches would: the buffers of a batch of `maxTokenLen` rows, the optimizer if `training`,
+   * and the buffers of a policy loss if `policyLoss`.
    */
   reserve({ training = false, policyLoss = false }: { training?: boolean; policyLoss?: boolean } = {}): void {
     if (training) this.#ensureOptimizer();
@@ -94,7 +96,7 @@ export class WgslEngine implements ModelEngine {
     return (this.#cdf = this.#gpu.buffer('batch.cdf', entries * 12));
   }
 
-  /** The base with its adapters off, which is what a KL term is measured against: no memory of its own. */
+  /** Returns the base model with its adapters off, which is the reference of a KL term. Needs no additional memory. */
   referencePolicy(): ModelEngine {
     const frozen = () => Promise.reject(new Error('The reference policy is frozen; only its log-probs can be asked.'));
     return {
@@ -181,7 +183,9 @@ export class WgslEngine implements ModelEngine {
     return this.#model.lora?.weights ?? this.#model.weights;
   }
 
-  /** The masks' key: another in every micro-batch, the same when a run is resumed; undefined without dropout. */
+  /**
+   * Key of the dropout masks: different in every micro-batch, and the same in a resumed run; undefined without dropout.
+   */
   #dropKey(optimizer: { steps: number }): number | undefined {
     if (!this.#model.lora || this.#model.lora.config.dropout === 0) return undefined;
     return Math.imul(optimizer.steps, 0x10001) + this.#microBatches++;
@@ -232,7 +236,7 @@ export class WgslEngine implements ModelEngine {
     return space;
   }
 
-  /** The GPU would clamp a position past the RoPE table, and the numbers would be silently wrong. */
+  /** Throws for a position beyond the RoPE table. The GPU would clamp it, and the results would be silently wrong. */
   #checkPositions(positions: Uint32Array): void {
     const known = this.#model.rope.bytes / (this.config.headDim * 4);
     const last = positions.reduce((a, b) => Math.max(a, b), 0);
@@ -277,7 +281,7 @@ export class WgslEngine implements ModelEngine {
     if (old && old.rows >= rows && old.entries >= entries) return old;
     const size = Math.max(this.#maxTokenLen, rows, old?.rows ?? 0);
     if (old) freeWorkspace(this.#gpu, old);
-    // A sample has at most one entry more than it has rows of its own.
+    // A sample has at most one more entry than it has rows.
     const sizes = { rows: size, entries: Math.max(2 * size, entries), checkpoint: this.#checkpoint };
     return (this.#workspace = createWorkspace(this.#gpu, this.#model, sizes));
   }

@@ -1,4 +1,6 @@
-/** The buffers that training and scoring work in, sized for the largest batch. */
+/**
+ * Buffers of training and scoring, sized for the largest batch.
+ */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type BackwardScratch, createBackwardScratch } from './backward.ts';
@@ -6,7 +8,7 @@ import { type Activations, createActivations, freeActivations } from './activati
 import { Head } from './head.ts';
 import type { LlamaModel } from './llama.ts';
 
-/** Device copies of a PackedBatch, sized for the largest one. */
+/** Device copies of a PackedBatch, sized for the largest batch. */
 interface BatchBuffers {
   /** [N] */ tokens: View;
   positions: View;
@@ -27,7 +29,9 @@ interface BatchBuffers {
   dEntropy: View;
 }
 
-/** Buffers of a WgslEngine, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees them. */
+/**
+ * Buffers of a WgslEngine, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees them.
+ */
 export interface Workspace {
   rows: number;
   entries: number;
@@ -40,7 +44,7 @@ export interface Workspace {
 interface WorkspaceSizes {
   rows: number;
   entries: number;
-  /** Keep only each layer's input. */
+  /** True to store only each layer's input. */
   checkpoint: boolean;
 }
 
@@ -84,10 +88,10 @@ export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, ch
   };
 }
 
-/** Rows grouped by token, ascending, so that the embedding gradient needs no atomics. */
+/** Groups rows by token, ascending, so that the embedding gradient needs no atomics. */
 export function sortByToken(tokens: Uint32Array): { ids: Uint32Array; start: Uint32Array; rows: Uint32Array } {
   const N = tokens.length;
-  // One number each, because sorting by a function takes several times as long.
+  // Rows are encoded as single numbers, because sorting with a comparison function takes several times as long.
   const keys = Float64Array.from(tokens, (token, n) => token * N + n).sort();
   const rows = Uint32Array.from(keys, (key) => key % N);
   const [ids, start]: [number[], number[]] = [[], []];

@@ -34,6 +34,7 @@ interface Comparison {
   config: string;
 }
 
+/** Returns the content of compare.html. */
 export function comparisonReport({ title, about, all, target, config }: Comparison): ComparisonReport {
   return {
     kind: 'comparison',

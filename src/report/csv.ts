@@ -7,6 +7,7 @@ export function csvColumns(history: readonly Metrics[]): string[] {
   return [...new Set(history.flatMap((line) => Object.keys(line)))];
 }
 
+/** Returns the full table as CSV, header first. */
 export const csvText = (columns: readonly string[], history: readonly Metrics[]): string =>
   [columns.map(cell).join(','), ...history.map((line) => csvRow(columns, line))].map((row) => `${row}\n`).join('');
 

@@ -6,8 +6,10 @@ import type { Metrics } from '../grpo/metrics.ts';
 export const PASS_AT_1 = /^val-core\/.*\/acc\/mean@\d+$/;
 export const GREEDY_ACC = /^val-core\/.*\/acc\/greedy$/;
 
+/** Returns pass@1 of an evaluation; undefined if the line has no evaluation. */
 export const passAt1 = (line: Metrics): number | undefined => read(line, PASS_AT_1);
 
+/** Returns greedy accuracy of an evaluation; undefined if the line lacks it. */
 export const greedyAcc = (line: Metrics): number | undefined => read(line, GREEDY_ACC);
 
 /** Returns a value for a chart: null if the line lacks it or it is not finite. */

@@ -47,7 +47,7 @@ export interface Histogram {
 
 export interface SlowSample extends Pick<SampleProfile, 'id' | 'tokens' | 'turns' | 'stop'> {
   step: number;
-  /** End in milliseconds after the step began. */
+  /** End in milliseconds since the start of the step. */
   end: number;
   events: EventSpan[];
 }
@@ -57,6 +57,7 @@ const STEPS_SHOWN = 6;
 const SLOWEST = 12;
 const MOST_BINS = 40;
 
+/** Returns the content of profile.html. */
 export function profileReport(title: string, steps: readonly StepProfile[], settings: ProfiledSettings): ProfileReport {
   const samples = steps.flatMap((step) => step.samples);
   const shown = spreadOut(steps, STEPS_SHOWN);
@@ -82,14 +83,14 @@ export function profileReport(title: string, steps: readonly StepProfile[], sett
   };
 }
 
-/** Returns the milliseconds of each phase of a step, in the order in which they began. */
+/** Returns the milliseconds of each phase of a step, in the order of their start. */
 function phaseTimes({ phases }: StepProfile): Record<string, number> {
   const spent: Record<string, number> = {};
   for (const [name, start, end] of phases) spent[name] = (spent[name] ?? 0) + end - start;
   return spent;
 }
 
-/** Returns bins of equal integer width; without values there are no counts. */
+/** Returns bins of equal integer width; no counts without values. */
 export function histogram(values: readonly number[]): Histogram {
   if (values.length === 0) return { low: 0, width: 1, counts: [] };
   const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);

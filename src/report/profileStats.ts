@@ -20,7 +20,7 @@ export const KINDS: EventKind[] = [
 /** Share of the samples that counts as the tail. */
 const TAIL = 0.2;
 
-/** Returns the milliseconds after the step began at which a sample was scored; 0 without events. */
+/** Returns the milliseconds from the start of the step until a sample was scored; 0 without events. */
 export const endOf = ({ events }: SampleProfile): number =>
   events.reduce((last, [, , , end]) => Math.max(last, end), 0);
 
@@ -60,6 +60,7 @@ export interface TailReport {
   stops: Record<string, number>;
 }
 
+/** Returns statistics of the slowest fifth of a step's samples; undefined if the step has too few samples. */
 export function tailReport({ samples }: StepProfile): TailReport | undefined {
   if (samples.length < 5) return undefined;
   const byEnd = [...samples].sort((a, b) => endOf(a) - endOf(b));
@@ -142,6 +143,7 @@ function toolAdvice(samples: SampleProfile[], share: number, timeoutS: number): 
   return [`${percent(share)} of the samples' time was tools (95% answered within ${p95.toPrecision(2)} s)${limit}.`];
 }
 
+/** Returns how often each value occurs. */
 export function countBy<T extends string | number>(values: readonly T[]): Record<T, number> {
   const counts = {} as Record<T, number>;
   for (const value of values) counts[value] = (counts[value] ?? 0) + 1;

@@ -28,6 +28,7 @@ interface LoggedRun {
   config: string;
 }
 
+/** Returns the content of report.html. */
 export function runReport({ name, metrics, rollouts, valRollouts, config }: LoggedRun): RunReport {
   return {
     kind: 'run',

@@ -30,6 +30,7 @@ const PHASES: Record<string, string> = {
   evaluate: 'timing_s/testing',
 };
 
+/** Returns the summary of a run. */
 export function summarizeRun(history: readonly Metrics[]): RunSummary {
   const steps = history.filter((line) => line['timing_s/step'] !== undefined);
   const ends = (read: (line: Metrics) => number | undefined, lines: readonly Metrics[]) => {

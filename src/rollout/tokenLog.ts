@@ -1,6 +1,6 @@
 /**
- * Tokens of a sample and what is recorded of each. TOKEN_FIELDS is the only list of these arrays: a value that is added to it is grown,
- * cut, joined, checked, saved and restored wherever samples are.
+ * Tokens of a sample and the values recorded for each token. TOKEN_FIELDS is the only list of these arrays: a value
+ * added there is extended, truncated, joined, checked, saved and restored in all code that handles samples.
  */
 
 import { concat } from '../concat.ts';
@@ -9,20 +9,21 @@ import { concat } from '../concat.ts';
 export interface TokenArrays {
   /** Tokens of the prompt. */
   promptIds: Uint32Array;
-  /** [T] tokens of a turn, with the one that ended it. */
+  /** [T] tokens of a turn, including the one that ended it. */
   tokenIds: Uint32Array;
-  /** [T] tokens after the prompt, tool outputs among them. */
+  /** [T] tokens after the prompt, including tool outputs. */
   responseIds: Uint32Array;
-  /** [T] 1 = drawn by the policy, 0 = said by a tool or by the loop: the other values are then 0. */
+  /** [T] 1 = sampled by the policy; 0 = written by a tool or the loop, and the other values are then 0. */
   mask: Uint8Array;
-  /** [T] log-prob of each token, whole vocabulary, at the sampling temperature. */
+  /** [T] log-prob of each token over the full vocabulary, at the sampling temperature. */
   logProbs: Float32Array;
   /**
-   * [T] logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
-   * cut it, that is the log of the mass they kept; penalties and biases add their own part. A turn has none if it is all 0.
+   * [T] logProbs - logMass is the log-prob under the distribution that was sampled from. With top-k, top-p, min-p or a
+   * mask, logMass is the log of the probability mass that they kept; penalties and biases add their own part. A turn
+   * has no logMass if it is all 0.
    */
   logMass: Float32Array;
-  /** [T] version of the weights that drew each token: `resetCache` sets it. */
+  /** [T] version of the weights that sampled each token, as set by `resetCache`. */
   weightVersions: Uint32Array;
 }
 export type TokenFieldName = keyof TokenArrays;
@@ -35,7 +36,7 @@ interface TokenField<A> {
 const ids: TokenField<Uint32Array> = { Numbers: Uint32Array, isAllowed: (id, vocabSize) => id < vocabSize };
 const floats: TokenField<Float32Array> = { Numbers: Float32Array, isAllowed: Number.isFinite };
 
-/** Array and allowed numbers of each field, in the order of files. */
+/** Array type and valid numbers of each field, in the order of files. */
 export const TOKEN_FIELDS: { [N in TokenFieldName]: TokenField<TokenArrays[N]> } = {
   promptIds: ids,
   tokenIds: ids,
@@ -50,21 +51,21 @@ const namesWithout = <N extends TokenFieldName>(...others: N[]) =>
   (Object.keys(TOKEN_FIELDS) as Exclude<TokenFieldName, N>[]).filter((name) => !others.includes(name as never));
 /** Names of all fields. */
 export const TOKEN_FIELD_NAMES = namesWithout<never>();
-/** Names of the fields of a sample after its prompt. */
+/** Names of a sample's fields after its prompt. */
 export const RESPONSE_FIELDS = namesWithout('promptIds', 'tokenIds');
-/** Names of the fields of a turn, those of them that it must have, and what a sample must have. */
+/** Names of a turn's fields, of its required fields, and of a sample's required fields. */
 export const TURN_FIELDS = namesWithout('promptIds', 'responseIds', 'mask');
 export const TURN_REQUIRED = ['tokenIds', 'logProbs'] as const;
 export const SAMPLE_REQUIRED = ['promptIds', 'responseIds', 'mask', 'logProbs', 'logMass'] as const;
 
 type ResponseArrays = Pick<TokenArrays, (typeof RESPONSE_FIELDS)[number]>;
 type Having<T, N extends keyof T> = Pick<T, N> & Partial<Omit<T, N>>;
-/** Tokens of a turn that is not over. */
+/** Tokens of a turn that has not ended. */
 export type DrawnSoFar = Having<Pick<TokenArrays, (typeof TURN_FIELDS)[number]>, (typeof TURN_REQUIRED)[number]>;
 /** Tokens of a sample. */
 export type SampleArrays = Having<Omit<TokenArrays, 'tokenIds'>, (typeof SAMPLE_REQUIRED)[number]>;
 
-/** Tokens of a sample after its prompt; they grow with its turns. */
+/** Tokens of a sample after its prompt; turns and outputs are appended. */
 export class TokenLog {
   #parts: ResponseArrays[] = [];
 
@@ -73,7 +74,7 @@ export class TokenLog {
     return this.#parts.reduce((sum, { mask: { length } }) => sum + length, 0);
   }
 
-  /** Tokens up to the last that the model drew. */
+  /** Number of tokens up to the last one that the model sampled. */
   get drawnLength(): number {
     return concatTokens(this.#parts, ['mask']).mask.lastIndexOf(1) + 1;
   }
@@ -88,7 +89,7 @@ export class TokenLog {
     this.push({ ...turn, responseIds: turn.tokenIds, mask: new Uint8Array(turn.tokenIds.length).fill(1) });
   }
 
-  /** Takes back the tokens from `length` on. */
+  /** Removes the tokens from `length` on. */
   cutTo(length: number): void {
     this.#parts = [this.slice(length)];
   }
@@ -104,7 +105,7 @@ export class TokenLog {
   }
 }
 
-/** Returns tokens `start` to `end` of the parts of a turn or a sample. A field that a part lacks is 0 there. */
+/** Concatenates tokens `start` to `end` of the parts of a turn or a sample. A field that a part lacks is 0 there. */
 export const concatTokens = <N extends TokenFieldName>(
   parts: readonly Numbers[],
   names: readonly N[],
@@ -119,9 +120,10 @@ export const concatTokens = <N extends TokenFieldName>(
   ) as unknown as Pick<TokenArrays, N>;
 
 /**
- * Finds the first fault in arrays that came from elsewhere: the name of the field, and what is wrong with it.
- * @param required fields that must be there
- * @param vocabSize tokens that the model has; default: the numbers are not checked
+ * Finds the first fault in arrays from another machine or a file. Returns the name of the field, and what is wrong with
+ * it.
+ * @param required fields that must be present
+ * @param vocabSize number of tokens of the model; default: the numbers are not checked
  */
 export function findFault(
   arrays: { [N in TokenFieldName]?: unknown },

@@ -6,7 +6,7 @@ import type { DrawnSoFar, SampleArrays } from './tokenLog.ts';
 
 export type { DrawnSoFar } from './tokenLog.ts';
 
-/** How a turn is drawn. */
+/** Sampling settings of a turn. */
 export interface SamplingParams {
   /** 0 = greedy (log-probs are then recorded at temperature 1). */
   temperature: number;
@@ -16,138 +16,147 @@ export interface SamplingParams {
   topP: number;
   /** Keep tokens with p >= minP * max p; 0 = off. */
   minP: number;
-  /** Tokens that the turn may have, the stop token among them. */
+  /** Most tokens of the turn, including the stop token. */
   maxNewTokens: number;
-  /** Tokens that end the turn; the one that did is part of it. */
+  /** Tokens that end the turn; the turn includes the token that ended it. */
   stopTokenIds: number[];
-  /** Tokens to draw before a stop token may be drawn; 0 = off. */
+  /** Tokens to sample before a stop token is allowed; 0 = off. */
   minNewTokens?: number;
-  /** Above 1 makes tokens of the context and of this turn less likely; 1 = off. */
+  /** A value above 1 makes tokens of the context and of this turn less likely; 1 = off. */
   repetitionPenalty?: number;
-  /** Taken off the logit of a token that this turn has drawn already; 0 = off. */
+  /** Subtracted from the logit of a token that this turn has already; 0 = off. */
   presencePenalty?: number;
-  /** Taken off the logit of a token for each time this turn has drawn it; 0 = off. */
+  /** Subtracted from the logit of a token once for each time this turn has it; 0 = off. */
   frequencyPenalty?: number;
   /** [token id, added to its logit], at most 64. */
   logitBias?: [number, number][];
-  /** Texts that end a turn at the token which completes one, wherever in the token; at most 16. vLLM's name. */
+  /** Texts that end a turn at the token that completes one, even inside the token; at most 16. vLLM's name. */
   stop?: string[];
-  /** Keeps the stop string in the turn's text, as tools and rewards read it; its tokens always do. vLLM's name. */
+  /**
+   * True to keep the stop string in the turn's text, which tools and rewards read. Its tokens are always kept. vLLM's
+   * name.
+   */
   includeStopStrInOutput?: boolean;
   /**
-   * Constrains a tool call, once begun, to a valid call of one of these tools; costs a read-back a token, or a draft pass.
-   * The probability mass that the constraint left is part of logMass.
+   * Constrains a started tool call to a valid call of one of these tools. Costs one read-back per token, or a draft
+   * pass. logMass includes the probability mass that the constraint left.
    */
   toolCalls?: readonly CallableTool[];
-  /** How calls are written; default 'hermes'. */
+  /** Format of the calls. Default: 'hermes'. */
   toolCallFormat?: CallFormat;
-  /** Return the entropy at each token. */
+  /** True to return the entropy at each token. */
   entropy?: boolean;
-  /** Return the likeliest tokens at each place, at most 8; 0 = off. */
+  /** Number of most likely tokens to return at each position, at most 8; 0 = off. */
   topLogprobs?: number;
 }
 
 /**
- * One turn of one sample, as in verl's server mode. The context is always the whole token sequence so far; the engine
- * recomputes only what it does not have in its cache (the group's shared prompt, and this sample's earlier turns).
+ * One turn of one sample, as in verl's server mode. The context is always the full token sequence so far. The engine
+ * recomputes only what its cache lacks; the cache has the group's shared prompt and this sample's earlier turns.
  */
 export interface GenerateRequest {
-  /** Sticky: the same id on a later turn continues from that sample's own cache. */
+  /** Same id for all turns of a sample: a later turn continues from that sample's cache. */
   requestId: string;
-  /** Whole context, tokens in, tokens out: on a later turn it must extend what this id has in the cache. */
+  /** Full context as tokens. On a later turn it must extend what the cache has for this id. */
   contextIds: Uint32Array;
-  /** The first `promptLength` tokens are the prompt, shared by every request that has the same ones. */
+  /** The first `promptLength` tokens are the prompt, shared by every request with the same prompt. */
   promptLength: number;
-  /** Counter-based random key of the sample, from (seed, step, prompt, sample); the position is the counter. */
+  /** Counter-based random key of the sample, from (seed, step, prompt, sample). The position is the counter. */
   key: [number, number];
-  /** How the turn is drawn. */
+  /** Sampling settings of the turn. */
   sampling: SamplingParams;
-  /** Tokens that another engine has drawn of this turn already (`drawnSoFar`): the turn continues after them. */
+  /** Tokens of this turn that another engine has sampled (`drawnSoFar`); the turn continues after them. */
   drawn?: DrawnSoFar;
-  /** Answer with `spans` as well. */
+  /** True to include `spans` in the answer. */
   timed?: boolean;
   /**
-   * Called with the tokens as they are read back, in order, for display. Costs a read-back a token; from an engine in a worker
-   * the last may come after the answer.
+   * Called with the tokens as they are read back, in order, for display. Costs one read-back per token. From an engine
+   * in a worker, the last tokens can arrive after the answer.
    */
   onTokens?: (tokenIds: readonly number[]) => void;
 }
 
-/** A turn as the engine drew it: T tokens. */
+/** A turn of T tokens, as the engine returns it. */
 export interface Generation extends DrawnSoFar {
-  /** Nats, of the whole vocabulary at the sampling temperature; only if `entropy` was asked for. */
+  /** Nats, over the full vocabulary at the sampling temperature. Only if `entropy` was requested. */
   entropies?: Float32Array;
-  /** [tokens][topLogprobs], largest first; only if `topLogprobs` was asked for. */
+  /** [tokens][topLogprobs], largest first. Only if `topLogprobs` was requested. */
   alternatives?: { tokenId: number; logProb: number }[][];
   /**
    * 'stop' = one of stopTokenIds (it is the last token); 'stop_string' = the last token completes one of `stop`;
    * 'length' = maxNewTokens or the slot is full.
    */
   stopReason: 'stop' | 'stop_string' | 'length' | 'aborted';
-  /** The one of `stop` that ended the turn. */
+  /** String of `stop` that ended the turn. */
   stopString?: string;
-  /** Spans of the request's time, in order; only if `timed` asked for them. */
+  /** Spans of the request's time, in order. Only if `timed` was set. */
   spans?: TurnSpan[];
 }
 
-/** The part of a rollout engine that one sample needs. */
+/** Part of a rollout engine that one sample needs. */
 export type TurnEngine = Pick<RolloutEngine, 'generate' | 'release' | 'abort'>;
 
-/** Generates: continuous batching over a KV cache. A call of `generate` is one turn of one sample. */
+/** Rollout engine: continuous batching over a KV cache. A call of `generate` is one turn of one sample. */
 export interface RolloutEngine {
-  /** Resolves at the end of the turn. Rejects with RangeError for a context, prompt or setting that the engine has no room for. */
+  /**
+   * Resolves at the end of the turn. Rejects with RangeError for a context, prompt or setting that does not fit the
+   * engine.
+   */
   generate(request: GenerateRequest): Promise<Generation>;
-  /** Frees the sample's cache. Every id that was generated for must be released once. */
+  /** Frees the sample's cache. Call it once for every id that was used. */
   release(requestId: string): void;
-  /** Ends requests with stopReason 'aborted' and the tokens they have; a later turn may continue from them. */
+  /** Ends requests with stopReason 'aborted' and the tokens they have. A later turn can continue from them. */
   abort(requestIds: string[]): void;
   /**
-   * Forgets everything cached; must be called after every weight update. Requests in the middle of a turn keep the
-   * tokens they have drawn and continue under the new weights, whose version is `weightVersion`; absent = one more.
+   * Clears the cache; must be called after every weight update. Requests in the middle of a turn keep their tokens and
+   * continue under the new weights.
+   * @param weightVersion version of the new weights; default: one more than before
    */
   resetCache(weightVersion?: number): void | Promise<void>;
-  /** Resolves once no pass is running: the weights may then be changed. Requests stay, new ones queue. */
+  /** Resolves once no pass is running, so that the weights can be changed. Requests stay; new ones are queued. */
   pause(): Promise<void>;
-  /** Resolves once nothing is to be computed for any request, or after so many milliseconds. */
+  /** Resolves once no request needs a computation, or after `maxMs` milliseconds. */
   idle(maxMs: number): Promise<void>;
   /** Resumes after `pause`. */
   resume(): void | Promise<void>;
   /**
-   * What requests have drawn, for a checkpoint; undefined for those that are not in flight. Forgets everything cached, as
-   * an engine that continues from the checkpoint has nothing cached.
+   * Returns the tokens of requests in flight, for a checkpoint; undefined for other requests. Clears the cache, because
+   * an engine that continues from the checkpoint starts without one.
    */
   drawnSoFar(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]>;
-  /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */
+  /**
+   * Returns and resets the counters: tokens generated, prompt tokens computed and cached, decode steps, wasted rows.
+   */
   takeStats(): Promise<RolloutStats>;
 }
 
-/** Counts since they were last taken. */
+/** Counts since the last `takeStats`. */
 export interface RolloutStats {
-  /** Tokens drawn. */
+  /** Tokens sampled. */
   generatedTokens: number;
   /** Context tokens run through the model. */
   prefillTokens: number;
-  /** Context tokens that came from a cache instead. */
+  /** Context tokens read from a cache instead. */
   cachedTokens: number;
-  /** Passes that drew a token for each live sequence. */
+  /** Passes that sampled a token for each live sequence. */
   decodeSteps: number;
-  /** Rows decoded after their sequence had already stopped. */
+  /** Rows decoded after their sequence had stopped. */
   wastedRows: number;
   /** Live rows summed over decode steps. */
   liveRows: number;
-  /** Times a sample lost its cache so that another could have its slot. */
+  /** Number of times that a sample lost its cache so that another could have its slot. */
   preemptions: number;
   /** Speculative decoding: tokens guessed. */
   draftTokens: number;
-  /** Guesses that were drawn. */
+  /** Guesses that were right. */
   acceptedTokens: number;
-  /** Rows of sequences that tokens were guessed for. */
+  /** Sequences in passes that checked guesses. */
   verifications: number;
 }
 
 /**
- * Reasons why a sample ended, which docs/reference/tools.md explains. A sample that ends by 'error' is not trained on: its agent loop or tool
- * parser failed, under trainer.onError: skip.
+ * Reasons why a sample ended; docs/reference/tools.md explains each. A sample that ended with 'error' is not trained on:
+ * its agent loop or tool parser failed under trainer.onError: skip.
  */
 export const STOP_REASONS = [
   'completed',
@@ -162,7 +171,6 @@ export const STOP_REASONS = [
   'aborted',
   'error',
 ] as const;
-/** Why a sample ended. */
 export type StopReason = (typeof STOP_REASONS)[number];
 
 /**
@@ -173,12 +181,12 @@ export type StopReason = (typeof STOP_REASONS)[number];
  *   logProbs    -.2  -.9   0  0 -.1     0 wherever mask is 0
  */
 export interface Trajectory extends SampleArrays {
-  /** Why it ended. */
+  /** Reason why it ended. */
   stopReason: StopReason;
-  /** Turns of the model. */
+  /** Number of the model's turns. */
   numTurns: number;
-  /** Calls that were run, those that failed among them. */
+  /** Number of calls that were run, including failed ones. */
   numToolCalls: number;
-  /** Calls that failed: unreadable, unknown, thrown, too late. */
+  /** Number of calls that failed: unreadable, unknown, thrown, timed out. */
   numToolErrors: number;
 }

@@ -93,7 +93,7 @@ export async function expectRoom(files: FileSystem, path: string, bytes: number)
 }
 
 /**
- * Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that was written with a trainer.
+ * Reads a checkpoint for `GrpoTrainer.restore`, from a folder that was written with a trainer.
  * Throws InputError if anything differs from what was saved, or cannot come from a run.
  * @param note called with a warning if the folder has no manifest to check it by
  */

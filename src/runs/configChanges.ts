@@ -32,7 +32,7 @@ export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
     .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && show(before) !== show(after));
 }
 
-/** Returns lines that report the changes after step `step`, empty if there are none. `before` is the text of config.yaml. */
+/** Returns lines that report the changes after step `step`; [] without changes. `before` is the text of config.yaml. */
 export function configChanges(before: string, after: TrainConfig, step: number): string[] {
   const changed = changedKeys(before, after);
   if (changed.length === 0) return [];

@@ -25,7 +25,7 @@ export class KeptCheckpoints {
   #best: { step: number; value: number } | undefined;
   /** Step of a checkpoint that the next one replaces. */
   #passing: number | undefined;
-  /** True if the metric has been in some step. */
+  /** True if some step had the metric. */
   #seen = false;
 
   /**

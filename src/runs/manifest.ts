@@ -31,7 +31,10 @@ export async function withManifest(contents: FolderFiles): Promise<Map<string, U
 
 const manifestText = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`;
 
-/** Returns undefined if there is no manifest, as in third-party or older folders. Throws InputError if it is damaged. */
+/**
+ * Reads the manifest; undefined if it is missing, as in third-party or older folders. Throws InputError if it is
+ * damaged.
+ */
 export async function readManifest(files: FileSystem, folder: string): Promise<Manifest | undefined> {
   const path = `${folder}/${MANIFEST}`;
   if ((await files.size(path)) === undefined) return undefined;
@@ -73,7 +76,7 @@ export async function checkFiles(
     if (content(name) && (await files.sha256(`${folder}/${name}`)) !== saved.sha256) throw changed(folder, name);
 }
 
-/** Reads a file of the folder. Throws InputError if it differs from the manifest, if there is one. */
+/** Reads a file of the folder. Throws InputError if it differs from an existing manifest. */
 export async function readChecked(
   files: FileSystem,
   folder: string,

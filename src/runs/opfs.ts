@@ -9,7 +9,7 @@ import { Sha256 } from '../model/checkpoint/sha256.ts';
 import type { FileSystem } from './fileSystem.ts';
 import { MANIFEST } from './manifest.ts';
 
-/** Bytes per piece of work on a page's thread: the more, the longer a click waits. */
+/** Bytes per piece of work on a page's thread. Larger pieces delay clicks. */
 const PIECE_BYTES = 2 ** 20;
 
 /** `.NAME.old`: see `FileSystem.writeFolder`. */

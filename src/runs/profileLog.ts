@@ -4,7 +4,7 @@
  *   {"step":1,"phases":[["generate",0,812.4],["update",815.1,1200.2]]}
  *   {"id":"0.3","problem":"train-0","stop":"completed","turns":2,"tokens":41,"toolCalls":1,"score":1,
  *    "events":[["generate",0,3.1,420.7],["parse",1,420.7,420.9],["tool",1,420.9,421.3],...]}
- * Phases are [name, start, end], events [kind, turn, start, end, GPU if known]; milliseconds since the step began.
+ * Phases are [name, start, end], events [kind, turn, start, end, GPU if known]; milliseconds since the start of the step.
  * 'sample' (sampling tokens) is a separate event if the GPU is timed (trainer.profileGpu), otherwise part of 'decode'.
  * 'sync' is the weight sync, after which rollout drops what it cached under the old weights.
  */
@@ -34,7 +34,7 @@ export interface StepProfile {
   samples: SampleProfile[];
 }
 
-/** Records when each phase of a step began; called by the trainer's onPhase. */
+/** Records the start of each phase of a step; called by the trainer's onPhase. */
 export class PhaseClock {
   #marks: { name: Phase; at: number }[] = [];
 
@@ -42,7 +42,7 @@ export class PhaseClock {
     this.#marks.push({ name, at: performance.now() });
   }
 
-  /** Returns the phases since the last call until `end`, and the time at which the step began. */
+  /** Returns the phases since the last call until `end`, and the start time of the step. */
   take(end = performance.now()): { origin: number; phases: PhaseSpan[] } {
     const marks = this.#marks;
     this.#marks = [];

@@ -1,4 +1,6 @@
-/** Reads the logs of a run folder. A line that is invalid (cut, altered, of other types) is skipped, with one warning per file. */
+/**
+ * Reads the logs of a run folder. Skips invalid lines (truncated, altered, of other types), with one warning per file.
+ */
 
 import * as v from 'valibot';
 import type { Metrics } from '../grpo/metrics.ts';
@@ -15,7 +17,7 @@ const text = v.string();
 /** Metrics; null stands for a value that is not finite, which JSON does not have. */
 const metrics = v.objectWithRest({ 'training/global_step': step }, v.nullable(v.pipe(v.number(), v.finite())));
 
-/** Rollout; fields that were added later can be absent from the logs of earlier versions. */
+/** Rollout; logs of earlier versions can lack fields that were added later. */
 const rollout = v.looseObject({
   step,
   group: v.optional(amount, 0),

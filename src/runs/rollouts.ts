@@ -20,11 +20,11 @@ export interface LoggedRollout {
   numTurns: number;
   numToolCalls: number;
   responseTokens: number;
-  /** Mean advantage over the trained tokens; null if there are none. */
+  /** Mean advantage over the trained tokens; null without trained tokens. */
   advantage: number | null;
-  /** Reward of each assistant turn, if the task gives it. */
+  /** Reward of each assistant turn, if the task returns it. */
   turnRewards?: number[];
-  /** Additional values of the reward, by name, if the task gives any. */
+  /** Additional values of the reward, by name, if the task returns any. */
   extra?: Reward['extra'];
 }
 

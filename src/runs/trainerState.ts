@@ -24,7 +24,7 @@ const schema = v.strictObject({
   parts: v.optional(v.record(v.string(), v.unknown())),
 }) satisfies v.GenericSchema<unknown, unknown>;
 
-/** Parses a state. Throws InputError that begins with `path`. @param step of the folder's name, must match; undefined = not checked */
+/** Parses a state. Throws InputError whose message starts with `path`. @param step of the folder's name, must match; undefined = not checked */
 export function parseTrainerState(text: string, path: string, step: number | undefined): TrainerState {
   let json: unknown;
   try {

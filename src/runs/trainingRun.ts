@@ -1,6 +1,6 @@
 /**
- * A training run of the command line or of the page: its log, its checkpoints, and how it resumes after a stop or a lost device. Its host says how
- * a session is opened, and shows what happens.
+ * A training run of the command line or of the page: its log, its checkpoints, and its resumption after a stop or a
+ * lost device. Its host opens sessions and shows events.
  */
 
 import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '../errors.ts';
@@ -27,11 +27,11 @@ import { RunFolder } from './runFolder.ts';
 export interface RunSession extends Pick<GrpoTrainerOptions, 'engine' | 'task' | 'source' | 'rollouter'> {
   /** Files that a checkpoint has besides its weights, and the base of an adapter. */
   model: Omit<ModelCheckpoint, 'weights'> & { base: string };
-  /** Absent if every weight is trained. */
+  /** Undefined if every weight is trained. */
   lora?: LoraConfig | undefined;
-  /** Rejects when the device or its worker is lost. Absent: every call of the engine rejects then. */
-  lost?: Promise<never>;
-  /** Frees the device. @param error what ended the run on it, if it has not ended well */
+  /** Rejects when the device or its worker is lost. Undefined if every call of the engine rejects then. */
+  failed?: Promise<never>;
+  /** Frees the device. @param error error that ended the run on it; undefined if it ended well */
   close(error?: unknown): void | Promise<void>;
 }
 
@@ -42,13 +42,13 @@ export interface LoggedStep {
   /** The first `trainer.logRollouts` samples; all of them if the run writes behind. */
   tries: LoggedRollout[];
   inputs: StepInputs | undefined;
-  /** When it ended, on the clock of `performance`. */
+  /** Time at which the step ended, on the clock of `performance`. */
   at: number;
 }
 
-/** What the command line and the page do for their run. A function that throws ends the run. */
+/** Callbacks of the command line or the page for their run. If a function throws, the run ends. */
 export interface RunHost<S extends RunSession> extends Omit<TrainerEvents, 'onStep' | 'onCheckpoint'> {
-  /** Opens a session on a fresh device. May reject with the error of `aborted`. */
+  /** Opens a session on a new device. Can reject with the error of `aborted`. */
   open(aborted: Promise<never>): Promise<S>;
   /** Returns the config of the trainer. Default: the run's. */
   configFor?(session: S): TrainConfig;
@@ -60,57 +60,62 @@ export interface RunHost<S extends RunSession> extends Omit<TrainerEvents, 'onSt
   onFolder?(step: number | undefined, session: S): Promise<void>;
   /** Called before the first step on each device. */
   onReady?(trainer: GrpoTrainer, session: S): void | Promise<void>;
-  /** Writes what the folder holds of a step besides its metrics. */
+  /** Writes the data of a step other than its metrics into the folder. */
   log?(folder: RunFolder, step: LoggedStep): Promise<void>;
-  /** Called after each step, once its state is kept if that is due. The next step waits for it. */
+  /** Called after each step, once its state is saved if that is due. The next step waits for it. */
   onStep?(step: LoggedStep, trainer: GrpoTrainer, session: S): void | Promise<void>;
-  /** Called after the last step, once its state is kept. */
+  /** Called after the last step, once its state is saved. */
   onEnd?(fitted: FitResult, trainer: GrpoTrainer): Promise<void>;
-  /** Returns the error to throw instead of one that ended the steps. @param keep keeps the state after the last step */
+  /**
+   * Returns the error to throw instead of an error that ended the steps.
+   * @param keep saves the state after the last step
+   */
   onFailed?(error: unknown, keep: () => Promise<void>): Promise<unknown>;
   /** Called with a session that was closed because the run failed on it. */
   onClosed?(session: S): void;
-  /** Called when the device was lost, before another is asked for. */
+  /** Called when the device was lost, before another one is requested. */
   onLost?(error: unknown): void;
 }
 
-/** How a run keeps its newest state in memory for the next device, and does not wait for its files. */
+/** Settings of a run that keeps its newest state in memory for the next device, and does not wait for its files. */
 interface WritesBehind {
-  /** A larger state is not kept. */
+  /** Largest state to keep in memory. */
   maxBytes: number;
   /** Called when something could not be written; the run continues. */
   onProblem(error: Error): void;
-  /** Writes the checkpoint of a step, and decides which others stay. */
+  /** Writes the checkpoint of a step, and deletes others. */
   save(step: number, files: FolderFiles): Promise<void>;
 }
 
 export interface RunOptions {
   config: TrainConfig;
-  /** Folder that no other run writes to. Absent: the run is not written. */
+  /** Folder that no other run writes to. Undefined: the run is not written. */
   folder?: RunFolder | undefined;
-  /** True if the folder is this run's. Default: false, an earlier run in it gets another name. */
+  /** True if the folder belongs to this run. Default: false, and an earlier run in it is renamed. */
   isOwn?: boolean;
   /** Checkpoint folder or state to resume from. */
   from?: string | Checkpoint | undefined;
-  /** Milliseconds to wait after each loss in a row before another device is asked for. The run ends by one loss more. */
+  /**
+   * Milliseconds to wait after each loss in a row before another device is requested. After one more loss the run ends.
+   */
   waitsMs: readonly number[];
-  /** Absent: every write is awaited, and one that fails ends the run. */
+  /** Undefined: every write is awaited, and a failed write ends the run. */
   behind?: WritesBehind;
-  /** See GrpoTrainerOptions. */
+  /** Same as GrpoTrainerOptions.inspect. */
   inspect?: boolean;
 }
 
-/** Least time between two states of a run that writes behind, also as a multiple of what the last one took. */
+/** Shortest time between two states of a run that writes behind; also a multiple of the time that the last one took. */
 const KEEP_EVERY_MS = 10_000;
 const TIMES_COST = 50;
 
-/** Trains until the last step or `stop`, on as many devices as that takes. */
+/** Trains until the last step or `stop`, on as many devices as necessary. */
 export class TrainingRun<S extends RunSession = RunSession> {
-  /** Every line of metrics.jsonl, those before a resume included. */
+  /** Every line of metrics.jsonl, including those before a resume. */
   history: Metrics[] = [];
-  /** The config, with the steps that trainer.totalEpochs comes to. */
+  /** Config with the number of steps computed from trainer.totalEpochs. */
   config: TrainConfig;
-  /** The checkpoints that stay, unless the run writes behind. */
+  /** Checkpoints that stay. Undefined if the run writes behind. */
   kept: KeptCheckpoints | undefined;
   isStopping = false;
   /** Resolves when everything is written. */
@@ -123,9 +128,9 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #trainer: GrpoTrainer | undefined;
   #from: string | Checkpoint | undefined;
   #isOwn: boolean;
-  /** Newest step whose checkpoint is in the folder; -1 = none. */
+  /** Newest step whose checkpoint is in the folder; -1 if the folder has no checkpoint. */
   #savedStep = -1;
-  /** True if the config is not that of the checkpoint. */
+  /** True if the config differs from the checkpoint's. */
   #isChanged = false;
   /** The last step on this device. */
   #step = -1;
@@ -133,7 +138,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #keptAt = -Infinity;
   #keepMs = 0;
   #isDueSoon = false;
-  /** True if metrics.jsonl may lack lines of the history: a write behind has failed. */
+  /** True if metrics.jsonl can lack lines of the history, because a write behind has failed. */
   #lacksLines = false;
 
   constructor(options: RunOptions, host: RunHost<S>) {
@@ -150,8 +155,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
   }
 
   /**
-   * Trains until the run ends. The session stays open then; if this rejects, it is closed. A step depends on its checkpoint and the config alone,
-   * so that a run that loses devices is the same as one that loses none.
+   * Trains until the run ends. Leaves the session open; if this rejects, the session is closed. A step depends only on
+   * its checkpoint and the config, so a run that loses devices has the same result as one that does not.
    */
   async run(): Promise<FitResult & { session: S }> {
     const { waitsMs } = this.#options;
@@ -168,35 +173,38 @@ export class TrainingRun<S extends RunSession = RunSession> {
         this.#noteLoss(error as Error, losses, isLast);
         if (isLast) throw error;
         this.#host.onLost?.(error);
-        // A driver that restarts takes a moment.
+        // A restarting driver needs some time.
         await Promise.race([new Promise((resolve) => setTimeout(resolve, waitsMs[losses - 1])), this.#aborted]);
       }
     }
   }
 
-  /** Ends the run after the step in hand; called again, or before the first step, at once by a StoppedError. */
+  /**
+   * Ends the run after the current step. If called again, or before the first step, ends it immediately with a
+   * StoppedError.
+   */
   stop(): void {
     if (!this.#trainer || this.isStopping) this.#abort(new StoppedError('Stopped.'));
     this.isStopping = true;
     this.#trainer?.stop();
   }
 
-  /** Keeps the state after the step in hand, if the run writes behind. */
+  /** Keeps the state after the current step, if the run writes behind. */
   keepSoon(): void {
     this.#isDueSoon = true;
   }
 
-  /** Step of the newest state to resume from; -1 = none. */
+  /** Step of the newest state to resume from; -1 without a state. */
   get keptStep(): number {
     return typeof this.#from === 'object' ? this.#from.state.step : this.#savedStep;
   }
 
-  /** Steps that are lost if the process ends. */
+  /** Number of steps that are lost if the process ends now. */
   get unsavedSteps(): number {
     return Math.max(0, this.#step) - Math.max(0, this.#savedStep);
   }
 
-  /** Adds values to the line of a step, or a line in its place. For a run that writes behind. */
+  /** Adds values to the line of a step, or adds a line for the step. For a run that writes behind. */
   amend(metrics: Metrics): void {
     void this.write(async (folder) => {
       this.history = amended(this.history, metrics);
@@ -204,7 +212,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     });
   }
 
-  /** Writes to the folder, if there is one, after what was to be written before. */
+  /** Writes to the folder, if there is one, after all earlier writes. */
   async write(task: (folder: RunFolder) => Promise<void>): Promise<void> {
     const { folder, behind } = this.#options;
     if (!folder) return;
@@ -222,8 +230,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const session = await this.#host.open(this.#aborted);
     this.#session = session;
     try {
-      const lost = session.lost ? [session.lost] : [];
-      return { ...(await Promise.race([this.#train(session), ...lost, this.#aborted])), session };
+      const failed = session.failed ? [session.failed] : [];
+      return { ...(await Promise.race([this.#train(session), ...failed, this.#aborted])), session };
     } catch (error) {
       await session.close(error);
       this.#host.onClosed?.(session);
@@ -253,7 +261,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
   }
 
-  /** The trainer of a session. Phases, samples and changes of a session that was lost are not reported. */
+  /** Creates the trainer of a session. Phases, samples and changes of a lost session are not reported. */
   #trainerOf(session: S): GrpoTrainer {
     const { behind, inspect = false } = this.#options;
     const { task, engine, source, rollouter } = session;
@@ -301,12 +309,15 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return step;
   }
 
-  /** Makes the run folder, or reopens this run's own. A run that has no space for a checkpoint rejects before its first step. */
+  /**
+   * Creates the run folder, or reopens this run's own. Without space for a checkpoint, the run rejects before its first
+   * step.
+   */
   async #openFolder(folder: RunFolder, step: number, session: S): Promise<void> {
     const { files, path } = folder;
     const { config } = this;
     const { behind } = this.#options;
-    await files.tidy(path); // what a killed run left takes space too
+    await files.tidy(path); // the unfinished files of a killed run take space too
     if (!behind) await checkpoints.expectRoom(files, path, stateBytes(session, config));
     const isOwn = this.#isOwn;
     if (isOwn) {
@@ -321,7 +332,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
     await this.#host.onFolder?.(isOwn ? step : undefined, session);
     if (behind) return;
-    // The next checkpoint replaces that of a run that was interrupted, not of one that was lengthened since.
+    // The next checkpoint replaces that of an interrupted run, but not of a run that was lengthened since.
     const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
     this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
@@ -344,27 +355,27 @@ export class TrainingRun<S extends RunSession = RunSession> {
     await this.#host.onStep?.(logged, trainer, session);
   }
 
-  /** True if the state after a step is to be kept by a run that writes behind. */
+  /** True if a run that writes behind must keep the state after a step. */
   #isDue(step: number): boolean {
     const since = performance.now() - this.#keptAt;
     return this.#isDueSoon || this.#isAsked(step) || since >= Math.max(KEEP_EVERY_MS, TIMES_COST * this.#keepMs);
   }
 
-  /** True if trainer.saveFreq asks for the checkpoint of this step, rather than time or a signal. */
+  /** True if trainer.saveFreq makes the checkpoint of this step due, rather than time or a signal. */
   #isAsked(step: number): boolean {
     const { saveFreq } = this.config.trainer;
     return saveFreq > 0 && step % saveFreq === 0;
   }
 
   /**
-   * Keeps the state after the last step, unless it is kept already.
-   * @param passing the next checkpoint takes its place
-   * @param made the state, if it has been taken from the device
+   * Saves the state after the last step, unless it is saved already.
+   * @param passing true if the next checkpoint replaces it
+   * @param made the state, if it has been read from the device
    */
   async #keep(trainer: GrpoTrainer, session: S, passing = false, made?: Checkpoint): Promise<void> {
     const { behind, folder } = this.#options;
     const { step } = trainer.state;
-    // Before the first step, a page has nothing that a restart would not have.
+    // Before the first step, the state of a page has no more information than a restart.
     if (step === this.keptStep || (behind && (step === 0 || this.#isTooLarge(session, behind)))) return;
     const start = performance.now();
     const checkpoint = made ?? (await trainer.checkpoint());
@@ -388,7 +399,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return true;
   }
 
-  /** The newest state of this run, or the one that it began with. */
+  /** Newest state of this run, or the one that it started with. */
   async #newest(): Promise<string | Checkpoint | undefined> {
     const { folder, behind, from } = this.#options;
     if (behind || !folder || !this.#isOwn) return this.#from;
@@ -432,7 +443,7 @@ function filesOf({ model, lora }: RunSession, checkpoint: Checkpoint): FolderFil
   return checkpoints.adapterFiles({ lora, tensors: weights, baseModel: model.base }, model, checkpoint);
 }
 
-/** Returns the least bytes of a state: the trained weights, what the optimizer keeps of each, and a reference that moves. */
+/** Returns the least bytes of a state: the trained weights, the optimizer's state, and a reference that changes. */
 function stateBytes({ model, lora }: RunSession, { actor, trainer }: TrainConfig): number {
   const { name, ...spec } = optimizerOf(actor.optim);
   const moments = name === 'AdamW' ? 2 : 'momentum' in spec && spec.momentum > 0 ? 1 : 0;

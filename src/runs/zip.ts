@@ -9,7 +9,7 @@ const END = 0x06054b50;
 const [LOCAL_BYTES, CENTRAL_BYTES, END_BYTES] = [30, 46, 22];
 const UTF8 = 0x0800;
 const [STORED, DEFLATED] = [0, 8];
-/** 1 January 1980, the first day a .zip can hold: fixed, so that the same files make the same bytes. */
+/** 1 January 1980, the first day that a .zip can store. Fixed, so that the same files result in the same bytes. */
 const DATE = 0x21;
 /** A comment may follow the end record. */
 const COMMENT_BYTES = 65_535;

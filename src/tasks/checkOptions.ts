@@ -1,4 +1,4 @@
-/** Reads a task's options from a config and checks their ranges. A number out of range could draw problems forever, or none. */
+/** Reads a task's options from a config and checks their ranges. With a number out of range, drawing a problem could never end. */
 
 import { InputError } from '../errors.ts';
 

@@ -2,7 +2,7 @@
 
 import { blame, UserCodeError } from '../errors.ts';
 
-/** A message of a conversation, as chat templates take it. */
+/** A message of a conversation, in the form that chat templates expect. */
 export interface Message {
   /** Role of the speaker. */
   role: 'system' | 'user' | 'assistant' | 'tool';
@@ -55,7 +55,7 @@ export function problemName(problem: Problem): string {
 const EXPECTED = 'give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
 
 /**
- * Returns the problem that a task's code gives. Throws UserCodeError if the code throws or does not return a problem.
+ * Returns the problem that a task's code returns. Throws UserCodeError if the code throws or does not return a problem.
  * @param what names the problem, e.g. 'Training problem 3 of task "mine"'
  */
 export function givenProblem(what: string, give: () => Problem): Problem;

@@ -15,7 +15,7 @@ interface Drawn<P extends Problem> {
 }
 
 /**
- * Splits the problems of a generator. `draw` makes a problem for either set. `train` is endless and determined by index and seed.
+ * Splits the problems of a generator. `draw` creates a problem for either set. `train` is endless and determined by index and seed.
  * `heldOut` returns the same distinct problems for every seed, and throws InputError if the generator has no more of them.
  */
 export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, heldOut: boolean) => Drawn<P>) {

@@ -19,7 +19,7 @@ export interface Task {
   trainSize?: number;
   /** Returns held-out problems, disjoint from training; `count` of each `dataSource`. */
   heldOut(count: number): Problem[] | Promise<Problem[]>;
-  /** Tools that the model can call; absent = none. */
+  /** Tools that the model can call. Default: no tools. */
   tools?: Tool[];
   /** Environments; a problem runs in the one that `Problem.environment` names, or in the only one. See defineEnvironment. */
   environments?: readonly Environment[];
@@ -41,7 +41,7 @@ export interface Task {
    */
   demonstrate?(problem: Problem, rng: Rng, errorRate: number): Message[] | Promise<Message[]>;
   /**
-   * Returns the messages for a user's own question, in the format of the task's problems. If absent, the messages of a problem are
+   * Returns the messages for a user's own question, in the format of the task's problems. If undefined, the messages of a problem are
    * used, with the question as the text of the last one.
    */
   ask?(text: string): Message[];

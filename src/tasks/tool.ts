@@ -40,7 +40,7 @@ export interface Tool {
   retries?: number;
   /** Characters that the model sees. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from an output that is too long; absent = as the run sets it. */
+  /** Part that is removed from an output that is too long; default: the run's setting. */
   truncateSide?: TruncateSide;
 }
 

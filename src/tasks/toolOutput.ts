@@ -1,19 +1,23 @@
-/** Reads what a tool returned: the text for the model, and the reward and end of the episode next to it. */
+/**
+ * Converts the output of a tool to the text for the model, a reward, and the end of the episode.
+ */
 
 import { describe, isA, shownValue, UserCodeError } from '../errors.ts';
 import { isObject } from './toolSchema.ts';
 
 /**
- * The result of a call. A string is the text that the model reads, any other JSON value is written as JSON, and bytes are
- * read as UTF-8, invalid ones as U+FFFD. An object with `text` and no other keys than `reward` and `done`, or with one of
- * these two, gives `text` alone to the model. `reward` is summed over the sample's calls, by tool; see
- * ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, all outputs are messages
- * that the reward function sees, and the model gets no further turn (stop reason 'done').
+ * The result of a call. A string is the text that the model reads, any other JSON value is written as JSON, and bytes
+ * are read as UTF-8, invalid ones as U+FFFD. For an object with `text` and no other keys than `reward` and `done`, or
+ * with one of these two, the model reads only `text`. `reward` is summed over the sample's calls, by tool; see
+ * ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, the reward function sees
+ * all outputs as messages, and the model has no further turn (stop reason 'done').
  *
- * NaN and Infinity fail the call, as a throw does. A value that JSON does not have (undefined, a bigint, a Map, an instance of
- * a class without toJSON, a circle) is a mistake in the tool: it ends the run, or the sample if trainer.onError is skip.
+ * NaN and Infinity fail the call, as a throw does. A value that JSON does not have (undefined, a bigint, a Map, an
+ * instance of a class without toJSON, a circle) is a mistake in the tool: it ends the run, or the sample if
+ * trainer.onError is skip.
  */
-export type ToolOutput = string | number | boolean | null | { [key: string]: unknown } | (object & { then?: never }); // an interface; not the promise of an async function without a return
+// An interface; not the promise of an async function without a return.
+export type ToolOutput = string | number | boolean | null | { [key: string]: unknown } | (object & { then?: never });
 
 /** Kind of the UserCodeError for a tool that returned what cannot be written. The model does not read it. */
 export const TOOL_RETURNED = 'tool returned';

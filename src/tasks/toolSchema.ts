@@ -18,7 +18,7 @@ export interface ArgumentSchema {
   /** Schemas of an object's members, checked like the arguments themselves. */
   properties?: Readonly<Record<string, ArgumentSchema>>;
   required?: readonly string[];
-  /** Schema of members that `properties` does not name. Absent = not allowed, or anything if `properties` is absent. */
+  /** Schema of members that `properties` does not name. Default: not allowed, or any value if `properties` is undefined. */
   additionalProperties?: boolean | ArgumentSchema;
   minimum?: number;
   maximum?: number;
@@ -35,7 +35,7 @@ export interface ToolSchema {
   properties: Readonly<Record<string, ArgumentSchema>>;
   /** Arguments that a call must have. */
   required?: readonly string[];
-  /** Schema of arguments that `properties` does not name; absent = not allowed. */
+  /** Schema of arguments that `properties` does not name. Default: not allowed. */
   additionalProperties?: boolean | ArgumentSchema;
 }
 
@@ -151,6 +151,7 @@ export function checkToolSchema(tool: string, schema: ToolSchema): void {
       throw new InputError(`Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}.`);
 }
 
+/** True for an object that is neither null nor a list. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -21,6 +21,7 @@ export interface Check {
 const ROWS = [1, 3, 7, 13, 37, 70];
 const [N, K] = [67, 61];
 
+/** Checks every tile of the matrix product that this adapter chooses. */
 export async function verifyProducts(gpu: Gpu): Promise<Check> {
   const errors: number[] = [];
   for (const M of ROWS) {
@@ -43,15 +44,15 @@ export async function verifyProducts(gpu: Gpu): Promise<Check> {
 const LENGTHS = [1, 7, 0, 64, 130, 3];
 const SEQ_START = LENGTHS.reduce((starts, n) => [...starts, starts[starts.length - 1] + n], [0]);
 const E = SEQ_START[LENGTHS.length];
-/** Recipes of losses whose recipe has another name. */
-const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
+/** Recipe of a loss mode, if the two have different names. */
+export const RECIPE_OF_LOSS: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
 
 /** Checks all losses with small and large log ratios, some far out, with masked and selected entries. */
 export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   const checks: Check[] = [];
   for (const [lossMode, { wgsl }] of Object.entries(POLICY_LOSSES)) {
     if (wgsl === undefined) continue;
-    const algorithm = { name: RECIPE_OF[lossMode] ?? lossMode };
+    const algorithm = { name: RECIPE_OF_LOSS[lossMode] ?? lossMode };
     const spec = policyLossSpec(
       resolveTrainConfig({ name: 'verify', model: { path: 'none' }, actor: { klLossCoef: 0.1 }, algorithm }),
     );

@@ -35,7 +35,7 @@ const MODELS: Record<string, ModelConfig> = {
   'Qwen2, q/k/v bias': { ...BASE, architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
 };
 
-/** Checks matmuls, losses and complete models. Throws NoAdapterError if there is no adapter. */
+/** Checks matmuls, losses and complete models. Throws NoAdapterError without an adapter. */
 export async function verifyAdapter(): Promise<{ adapter: string; checks: Check[] }> {
   const gpu = await Gpu.create();
   try {

@@ -1,4 +1,7 @@
-/** The checkpoint engines of one machine: rollout by a copy on the device that trains, and on a device of its own. */
+/**
+ * Checkpoint engines of one machine: for rollout with a copy of the weights on the training device, and for rollout on
+ * another device.
+ */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { CheckpointEngine, WeightTransfer } from '../grpo/pipeline/types.ts';
@@ -7,7 +10,7 @@ import { bucketCount } from '../model/weights/buckets.ts';
 import type { SendOptions, WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import type { RolloutServer } from '../rollout/server/server.ts';
 
-/** Rollout draws by `copy`, into which each update copies what `policy` has become. */
+/** Checkpoint engine for rollout that samples from `copy`. Each update copies the weights of `policy` into it. */
 export const copiedWeights = (
   gpu: Gpu,
   { policy, copy, rollout }: { policy: LlamaModel; copy: LlamaModel; rollout: RolloutServer },
@@ -24,12 +27,12 @@ export const copiedWeights = (
   },
 });
 
-/** How weights travel from device to device. */
+/** Options of the transfer from device to device. */
 export type StreamOptions = Pick<SendOptions, 'bucketBytes' | 'content'>;
 
 /**
- * Rollout draws on another device. While bucket k is written there, bucket k + 1 is read here. Where a transfer fails, rollout keeps
- * the weights it has, and the next transfer is of everything.
+ * Checkpoint engine for rollout on another device. While bucket k is written there, bucket k + 1 is read here. If a
+ * transfer fails, rollout keeps its weights, and the next transfer sends all buckets.
  */
 export function streamedWeights(
   sender: WeightSender,
@@ -46,7 +49,7 @@ export function streamedWeights(
     const count = bucketCount(tensors, bucketBytes);
     const read = (k: number) => {
       const reading = reads.time(() => sender.sendWeights(k));
-      reading.catch(() => {}); // awaited below, unless a write fails before
+      reading.catch(() => {}); // awaited below, unless an earlier write fails
       return reading;
     };
     let [bytes, sent] = [0, 0];
@@ -67,7 +70,7 @@ export function streamedWeights(
     backend: 'stream',
     updateWeights: (version) =>
       transfer(version).catch(async (error: unknown) => {
-        await receiver.dropWeights().catch(() => {}); // what has failed is told, not that it cannot be tidied up
+        await receiver.dropWeights().catch(() => {}); // only the first failure is reported, not a failed clean-up
         throw error;
       }),
   };
@@ -75,7 +78,7 @@ export function streamedWeights(
 
 const secondsSince = (started: number): number => (performance.now() - started) / 1000;
 
-/** When calls ran, one after another. */
+/** Records when calls ran, one after another. */
 class Stopwatch {
   readonly #spans: { from: number; to: number }[] = [];
 
@@ -88,7 +91,7 @@ class Stopwatch {
     }
   }
 
-  /** Seconds in which a call of both ran. */
+  /** Seconds in which calls of both stopwatches ran at the same time. */
   sharedWith(other: Stopwatch): number {
     let ms = 0;
     for (const a of this.#spans)

@@ -1,4 +1,6 @@
-/** The interface between the controller and an engine in another thread. All that crosses is declared here. */
+/**
+ * Interface between the controller and an engine in another thread. Declares every message between them.
+ */
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -20,9 +22,9 @@ import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 
-/** An engine as it is. */
+/** Current state of an engine. */
 export interface EngineDescription {
-  /** The GPU, or what stands in for it. */
+  /** The GPU, or the software that replaces it. */
   adapter: AdapterSummary;
   /** The model's sizes. */
   config: ModelConfig;
@@ -33,29 +35,34 @@ export interface EngineDescription {
 /** A checkpoint as the controller needs it; its weights stay in the worker. */
 export type OpenedModel = Omit<OpenCheckpoint, 'weights'>;
 
-/** Which model a call is for. What generates as a judge is called 'reference', whichever weights it has. */
+/** Model that a call is for. A judge that generates is 'reference', whichever weights it has. */
 export type ModelRole = 'policy' | 'reference' | 'judge';
 
-/** Like DeviceSpec; 'opened' = the weights of the model that `openModel` opened last; of a judge, `opened` names its address. */
+/**
+ * Like DeviceSpec. 'opened' = the weights of the model that `openModel` opened last; for a judge, `opened` is its
+ * address.
+ */
 export type RemoteDeviceSpec = Omit<DeviceSpec, 'weights' | 'judgeModel'> & {
   weights: DeviceSpec['weights'] | 'opened';
   judgeModel?: { config: ModelConfig; weights: DeviceSpec['weights'] | { opened: string } };
 };
 
-/** An error as it crosses, without its class. */
+/** An error as it is sent between threads, without its class. */
 export type FailedGeneration = Pick<Error, 'name' | 'message'>;
 
 export interface EngineApi {
-  /** Brings a model into the worker's OPFS and opens it there, weights aside. Called before `load`, or not at all. */
+  /**
+   * Downloads a model into the worker's OPFS and opens it there, without its weights. Optional; call it before `load`.
+   */
   openModel(
     address: string,
     endpoint: string | undefined,
     onProgress: (progress: DownloadProgress) => void,
   ): Promise<OpenedModel>;
-  /** Takes a device and builds everything on it. Must come before all that follows. */
+  /** Requests a device and builds the engine on it. Must be called before all methods below. */
   load(spec: RemoteDeviceSpec): Promise<EngineDescription>;
   describe(): Promise<EngineDescription>;
-  /** Resolves when the device is lost, to why. */
+  /** Resolves with the reason when the device is lost. */
   untilLost(): Promise<Pick<GPUDeviceLostInfo, 'reason' | 'message'>>;
 
   logProbs(role: ModelRole, batch: PackedBatch, temperature: number): Promise<TokenOutputs>;
@@ -63,18 +70,18 @@ export interface EngineApi {
   forwardBackward(batch: PackedBatch, loss: TrainLoss, temperature: number): Promise<TokenOutputs>;
   optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
   zeroGrad(): Promise<void>;
-  /** 'reference' = the weights of the reference model; all else is the policy's. */
+  /** Exports a state. 'reference' = weights of the reference model; all others are the policy's. */
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
-  /** Must come before the first request with stop strings or constrained tool calls. */
+  /** Must be called before the first request with stop strings or constrained tool calls. */
   useVocabulary(vocabulary: Vocabulary): Promise<void>;
-  /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
+  /** Sends requests that were made in one task of the caller's event loop. Each answer resolves separately. */
   generate(
     role: ModelRole,
     requests: GenerateRequest[],
     onDone: (index: number, result: Generation | FailedGeneration) => void,
-    /** Hears the tokens of those requests as they are read back. */
+    /** Called with the tokens of those requests as they are read back. */
     watch?: { indices: number[] },
     onTokens?: (index: number, tokenIds: readonly number[]) => void,
   ): Promise<void>;
@@ -87,12 +94,12 @@ export interface EngineApi {
   idle(role: ModelRole, maxMs: number): Promise<void>;
   takeStats(role: ModelRole): Promise<RolloutStats>;
 
-  /** For an engine that was loaded with rolloutWeights 'copy'. */
+  /** Only for an engine loaded with rolloutWeights 'copy'. */
   updateWeights(version: number): Promise<WeightTransfer>;
-  /** Like WeightSender, for an engine with 'stream' that trains. */
+  /** Same as WeightSender, for an engine with 'stream' that trains. */
   openSend(options: SendOptions): Promise<WeightTensor[]>;
   sendWeights(bucket: number): Promise<ArrayBuffer | undefined>;
-  /** Like WeightReceiver, for an engine with 'stream' that generates. */
+  /** Same as WeightReceiver, for an engine with 'stream' that generates. */
   openReceive(tensors: readonly WeightTensor[], bucketBytes: number): Promise<void>;
   receiveWeights(bucket: number, data: ArrayBuffer): Promise<void>;
   useWeights(version: number, count: number): Promise<void>;

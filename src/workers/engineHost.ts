@@ -1,4 +1,6 @@
-/** The worker's side of EngineApi: one device, both halves of the model. */
+/**
+ * The worker's side of EngineApi: one device with both the training and the rollout half of the model.
+ */
 
 import * as Comlink from 'comlink';
 import type { GpuCounters } from '../gpu/device.ts';
@@ -15,12 +17,12 @@ import type { createDeviceEngine, DeviceEngine } from './localEngine.ts';
 export interface HostedEngine extends Omit<DeviceEngine, 'gpu' | 'tiles'> {
   gpu: {
     counters: GpuCounters;
-    /** Resolves when the device is lost, to why. */
+    /** Resolves with the reason when the device is lost. */
     device: { lost: Promise<Pick<GPUDeviceLostInfo, 'reason' | 'message'>> };
   };
 }
 
-/** @param create makes the engine that `load` asks for: `createDeviceEngine`, or a test's */
+/** @param create creates the engine for `load`: `createDeviceEngine`, or a test's replacement */
 export function createEngineHost(
   create: (...args: Required<Parameters<typeof createDeviceEngine>>) => Promise<HostedEngine>,
 ): EngineApi {
@@ -29,7 +31,7 @@ export function createEngineHost(
     if (!engine) throw new Error('The engine worker was called before load().');
     return engine;
   };
-  /** By address, the last one last. */
+  /** Opened models by address, the most recent last. */
   const opened = new Map<string, WeightSource>();
   const openedWeights = (address: string | undefined): WeightSource => {
     const weights = address === undefined ? undefined : opened.get(address);
@@ -147,16 +149,19 @@ export function createEngineHost(
 const ROLES = ['policy', 'reference', 'judge'] as const;
 const STATES = ['weights', 'reference', 'optimizer'] as const;
 
-/** A message may say anything: what is none of these must not count as the last of them. */
+/**
+ * Throws unless the value is allowed. A message can contain anything, and an unknown value must not be treated as the
+ * last of the allowed ones.
+ */
 function oneOf<T>(value: T, allowed: readonly T[]): T {
   if (allowed.includes(value)) return value;
   throw new TypeError(`The engine worker was asked for ${JSON.stringify(value)}; allowed: ${allowed.join(', ')}.`);
 }
 
-/** Undefined if the browser keeps no files, as in some private windows: kernels are then timed at each start. */
+/** Undefined if the browser stores no files, as in some private windows. Kernels are then timed at each start. */
 const keptTables = () => opfsStore('kernels').catch(() => undefined);
 
-/** A function does not cross to a worker; what is read back does. */
+/** Options that a worker can send: it sends the tokens read back instead of calling a function. */
 const watched = (
   requests: GenerateRequest[],
   indices: readonly number[],
@@ -182,7 +187,7 @@ async function generateAll(
   );
 }
 
-/** Marks the buffers as moved, not copied. */
+/** Marks the buffers to be transferred instead of copied. */
 const moved = <T extends TokenOutputs | DrawBounds>(out: T): T =>
   Comlink.transfer(
     out,

@@ -1,4 +1,7 @@
-/** The recipe of an engine, and its sizes; free of engine code, so that a page can ask for one without loading it. */
+/**
+ * Specification of an engine and its sizes. Contains no engine code, so that a page can describe an engine without
+ * loading it.
+ */
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
@@ -14,13 +17,13 @@ import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
 
-/** Everything an engine is made from; plain data, so that it can cross to a worker. */
+/** Everything that an engine is created from. Plain data, so that it can be sent to a worker. */
 export interface EngineSpec {
-  /** wgsl = own kernels; tfjs = gradients by autodiff, a check (entry `webgrpo/tfjs`). */
+  /** wgsl = our own kernels; tfjs = gradients by autodiff, for verification (entry `webgrpo/tfjs`). */
   engine: 'wgsl' | 'tfjs';
   /** The model's sizes. */
   config: ModelConfig;
-  /** A source that is read piece by piece cannot cross to a worker; a map can. */
+  /** Weights, or a source that is read piece by piece. A source cannot be sent to a worker; a map can. */
   weights: Weights;
   /** Parsed tokenizer.json. */
   tokenizerJson: unknown;
@@ -32,61 +35,70 @@ export interface EngineSpec {
   maxTokenLen: number;
   /** Longest sequence, prompt and response. */
   maxPositions: number;
-  /** Absent = no rollout (supervised training). */
+  /** Sizes of rollout. Undefined: no rollout (supervised training). */
   rollout?: DecoderSizes;
   /**
-   * What rollout draws by; absent = shared, the buffers that training writes. copy = a second set on the same device; stream = another
-   * device: this one trains and has no rollout, or, where `use` is 'generate', is the other one (`splitSpecs`). Only by engine wgsl.
+   * Weights that rollout samples from. shared = the buffers that training writes; copy = a second set on the same
+   * device; stream = another device: this one trains and has no rollout, or, if `use` is 'generate', is the other one
+   * (`splitSpecs`). Only for engine wgsl. Default: shared.
    */
   rolloutWeights?: 'shared' | 'copy' | 'stream' | undefined;
-  /** Decoding with the judge's weights: those of judgeModel, or else of the reference, which withReference asks for. */
+  /**
+   * Sizes of a judge's rollout. It samples with the weights of judgeModel, or by default of the reference, which needs
+   * withReference.
+   */
   judge?: DecoderSizes;
-  /** The longest prompt, with its reply, that a rubric's judge reads; absent = no rubric is judged on this device. */
+  /** Longest prompt plus reply of a rubric's judge. Undefined: no rubric is judged on this device. */
   judgePositions?: number;
-  /** A judge with weights of its own, frozen. */
+  /** A judge with its own frozen weights. */
   judgeModel?: JudgeModel;
-  /** Samples that lose their slots to a request that waits; absent = 'parked'. */
+  /** Samples that lose their slots to a waiting request. Default: 'parked'. */
   preemption?: Preemption;
-  /** Contexts of samples in flight when the weights change; absent = 'recompute'. */
+  /** Treatment of cached contexts of samples in flight when the weights change. Default: 'recompute'. */
   kvCache?: KvCachePolicy;
-  /** Start a pass before the last one was read; absent = 'auto'. */
+  /** True to start a pass before the last one was read. Default: 'auto'. */
   asyncScheduling?: AsyncScheduling;
-  /** Schedule by counts and not by the clock; see RolloutOptions. */
+  /** True to schedule by counts and not by the clock; see RolloutOptions. */
   repeatable?: boolean;
-  /** Absent = plain decoding. */
+  /** Settings of speculative decoding. Default: plain decoding. */
   speculative?: SpeculativeOptions;
-  /** Keep a frozen copy of the start weights for KL terms. */
+  /** True to keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
-  /** Device memory that it may take, MiB; more throws OutOfMemoryError. Absent = what the device has. */
+  /** Most device memory in MiB; more throws OutOfMemoryError. Default: what the device has. */
   maxMemoryMib?: number;
-  /** The use that it is planned for; absent = 'train'. 'score' = log-probs alone, 'generate' = rollout alone. */
+  /** Use that memory is planned for. 'score' = only log-probs, 'generate' = only rollout. Default: 'train'. */
   use?: 'train' | 'score' | 'generate';
-  /** Penalties, a least length or constrained calls are asked for, which take buffers of their own. For the plan. */
+  /**
+   * True if requests use penalties, a minimum length or constrained calls, which need additional buffers. For the
+   * memory plan.
+   */
   adjustedDraws?: boolean;
-  /** Train adapters alone; the reference is then the base with them off. Only by engine wgsl. */
+  /**
+   * Adapters to train instead of the weights; the reference is then the base with adapters off. Only for engine wgsl.
+   */
   lora?: LoraConfig;
-  /** The adapters' start, by PEFT's names; absent = fresh ones. */
+  /** Initial adapters by PEFT's names. Default: new ones. */
   adapter?: TensorMap;
-  /** Keep no activations of layers but compute them again in the backward pass. */
+  /** True to store no activations of layers and recompute them in the backward pass. */
   enableGradientCheckpointing?: boolean;
-  /** Absent = AdamW. */
+  /** Default: AdamW. */
   optimizer?: OptimizerSpec;
-  /** Time rollout's passes by the GPU's clock, where the adapter has timestamps. */
+  /** True to time rollout's passes by the GPU's clock, if the adapter has timestamps. */
   gpuTimes?: boolean;
-  /** Which kernels it uses; absent = 'auto'. No bit depends on it. */
+  /** Choice of kernels. Does not change any bit of a result. Default: 'auto'. */
   kernelTuning?: KernelTuning;
-  /** The matrices are kept in fewer bits; only where they are not trained. */
+  /** Packed storage of matrices that are not trained. */
   weightFormat?: PackedFormat;
   /** Tensors that the file of the weights has in a format of the device, and that stay in it if they are not trained. */
   packed?: StoredFormats;
   /**
-   * Weights as passes read them, activations and the KV cache in 16-bit floats, where the adapter has shader-f16; else
-   * they are 32-bit all the same. Only by engine wgsl.
+   * Stores weights as passes read them, activations and the KV cache as 16-bit floats, if the adapter has shader-f16;
+   * otherwise they stay 32-bit. Only for engine wgsl.
    */
   dtype?: 'float16' | undefined;
 }
 
-/** Another model, on the same device, with its own tokenizer. */
+/** Another model on the same device, with its own tokenizer. */
 export interface JudgeModel {
   config: ModelConfig;
   weights: Weights;
@@ -94,19 +106,19 @@ export interface JudgeModel {
   tokenizerConfigJson: unknown;
 }
 
-/** The part of a spec that a device needs; the tokenizers stay with the controller. */
+/** Part of a spec that a device needs; the tokenizers stay with the controller. */
 export type DeviceSpec = Omit<
   EngineSpec,
   'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs' | 'judgeModel'
 > & { judgeModel?: Pick<JudgeModel, 'config' | 'weights'> };
 
-/** A sentence for the user where an adapter could not give the dtype that was asked for; undefined if it could. */
+/** Returns a sentence for the user if the adapter does not support the requested dtype; undefined otherwise. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;
   return 'float16 was asked for, but this adapter has no shader-f16: everything stays in float32';
 }
 
-/** The adapters a training config asks for; undefined if every weight is trained. */
+/** Returns the adapters of a training config; undefined if every weight is trained. */
 export function loraOf({ model, seed }: TrainConfig): LoraConfig | undefined {
   const { loraRank: rank, loraAlpha: alpha, loraDropout: dropout, useRslora, targetModules } = model;
   return rank === 0 ? undefined : { rank, alpha, dropout, useRslora, targetModules: loraModules(targetModules), seed };
@@ -119,29 +131,32 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.minNewTokens > 0 ||
   (rollout.multiTurn.enable && rollout.multiTurn.constrainToolCalls);
 
-/** Which judges run on our own engine, and not by transformers.js: one that says a number, one of a rubric. */
+/** Judges that run on our own engine instead of transformers.js: one that returns a number, and one of a rubric. */
 function ownJudges({ judge, rubric }: TrainConfig['reward']): { says: boolean; decides: boolean } {
   const own = judge.path === undefined;
   return { says: own && judge.weight !== 0, decides: own && rubric !== undefined };
 }
 
-/** Path of the model that judges on the engine beside the policy; undefined if the reference judges, or if there is no judge. */
+/** Path of a judge model on the engine next to the policy. Undefined if the reference judges, or without a judge. */
 export function judgeCheckpoint({ reward }: TrainConfig): string | undefined {
   const { says, decides } = ownJudges(reward);
   return says || decides ? reward.judge.checkpoint : undefined;
 }
 
-/** Every sample is a prompt of its own. */
+/** Every sample is a separate prompt. */
 function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
   const maxBatchedTokens = Math.max(1024, maxPromptLength);
   return { maxNumSeqs, slotCapacity: maxNewTokens, maxPrompts: maxNumSeqs, maxPromptLength, maxBatchedTokens };
 }
 
-/** On one device, a pipeline that generates while it trains needs weights that do not change meanwhile. */
+/**
+ * True if the pipeline needs a copy of the weights: on one device, rollout that runs during training must not see them
+ * change.
+ */
 const makesCopy = (config: TrainConfig): boolean =>
   config.trainer.placement === 'colocated' && pipelineOf(config).isAsync;
 
-/** The part of an engine's spec that follows from a training config: sizes, adapters, memory. */
+/** Returns the part of an engine's spec that follows from a training config: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
   const { data, rollout, actor, algorithm, model, engine, reward, trainer } = trainConfig;
   const lora = loraOf(trainConfig);
@@ -168,7 +183,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     preemption: rollout.preemption,
     ...(rollout.checkpointEngine.kvCache === 'keep' && { kvCache: 'keep' as const }),
     asyncScheduling: rollout.asyncScheduling,
-    ...(rollout.overSampleRate > 0 && { repeatable: true }), // what ends first is trained on
+    ...(rollout.overSampleRate > 0 && { repeatable: true }), // the samples that end first are trained on
     ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
@@ -183,12 +198,12 @@ export function engineSizes(trainConfig: TrainConfig) {
   };
 }
 
-/** Conversations with a model that answers may be so many times as long as a sample. */
+/** Longest conversation with the model, in multiples of a sample's length. */
 const CONVERSATION = 4;
 
 /**
- * The part of an engine's spec that follows from a training config where it only answers questions, one at a time. `rollout`
- * generates with weights that may be imported during training; with `start`, `judge` does with the start weights.
+ * Returns the part of an engine's spec for an engine that only answers questions, one at a time. `rollout` generates
+ * with weights that can be imported during training. With `start`, `judge` generates with the start weights.
  */
 export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
   const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws, maxPositions } =

@@ -1,4 +1,6 @@
-/** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
+/**
+ * Builds a full engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice.
+ */
 
 import { type AdapterSummary, offersHalves } from '../gpu/adapter.ts';
 import { Gpu } from '../gpu/device.ts';
@@ -30,26 +32,26 @@ import { createRegisteredTfjs } from './tfjsEngine.ts';
 
 export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
-/** An engine as a device holds it; the tokenizer stays with the controller. */
+/** The parts of an engine on its device; the tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
-  /** Sender on the device that trains, if rollout is on another one. */
+  /** Sender on the training device, if rollout is on another device. */
   sender?: WeightSender;
-  /** Receiver on the device that generates, if training is on another one. */
+  /** Receiver on the rollout device, if training is on another device. */
   receiver?: WeightReceiver;
-  /** Where the choice of its kernels is from. */
+  /** Origin of the choice of kernels. */
   tiles: TableSource;
   destroy(): void;
 }
 
-/** An engine of this thread. */
+/** An engine in this thread. */
 export type LocalEngine = DeviceEngine & TrainerEngine;
 
 /**
- * An engine of this thread, on a device of its own. Throws InputError for what does not fit together, NoAdapterError, and
- * OutOfMemoryError with the sizes.
- * @param tuning where kernel tables are kept; absent = an adapter whose kernels must be timed is timed each time
+ * Creates an engine in this thread, on a new device. Throws InputError for settings that do not fit each other,
+ * NoAdapterError, and OutOfMemoryError with the sizes.
+ * @param tuning store of kernel tables; without it, an adapter that must be timed is timed each time
  */
 export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
   const { tokenizerJson, chatTemplateKwargs } = spec;
@@ -61,14 +63,15 @@ export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): P
   return { ...device, tokenizer, ...(judgeTokenizer && { judgeTokenizer }) };
 }
 
-/** Things that an engine asks its surroundings for, when it needs them. */
+/** Callbacks of an engine, called when it needs their result. */
 interface Surroundings {
-  /** For stop strings and constrained tool calls; absent = such requests are refused. */
+  /** Vocabulary for stop strings and constrained tool calls. Undefined: such requests are refused. */
   vocabulary?: () => Vocabulary;
-  /** Where kernel tables are kept. */
+  /** Store of kernel tables. */
   tuning?: () => Promise<FileStore | undefined>;
 }
 
+/** Creates the parts of an engine on a new device. Throws like `createLocalEngine`. */
 export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
   const maxBytes = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : Infinity;
   const spec = await withOfferedDtype(asked);
@@ -81,7 +84,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
     const engine = await buildEngine(gpu, spec, around).catch((error: unknown) => {
       throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;
     });
-    await gpu.idle(); // a device that was lost meanwhile is said here, not by the first step
+    await gpu.idle(); // reports a lost device here instead of in the first step
     return { ...engine, tiles };
   } catch (error) {
     gpu.destroy();
@@ -89,7 +92,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
   }
 }
 
-/** The spec as this adapter can run it: without shader-f16 everything stays float32. */
+/** Returns the spec as this adapter can run it: without shader-f16, all data stays float32. */
 export async function withOfferedDtype<T extends Pick<EngineSpec, 'dtype' | 'engine'>>(spec: T): Promise<T> {
   if (!spec.dtype) return spec;
   if (spec.engine === 'tfjs')
@@ -136,7 +139,7 @@ async function buildEngine(
   };
 }
 
-/** Rollout, by the policy's own weights or a copy of them, and what brings weights to it. */
+/** Creates rollout, with the policy's own weights or a copy of them, and its checkpoint engine. */
 function rolloutOf(
   gpu: Gpu,
   policy: LlamaModel,
@@ -163,7 +166,7 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   return createRegisteredTfjs(gpu, model, maxTokenLen, { optimizer });
 }
 
-/** A model of its own that judges; it keeps no activations, since it only scores. */
+/** Creates a separate judge model. It stores no activations, because it only scores. */
 async function judgeOf(gpu: Gpu, spec: DeviceSpec, { config, weights }: JudgeWeights): Promise<FrozenModel> {
   const { maxPositions, maxTokenLen } = judgeLengths(spec, config);
   const model = await loadModel(gpu, config, maxPositions, weights, referenceOptions(spec));
@@ -177,7 +180,7 @@ interface FrozenModel {
   model: LlamaModel;
 }
 
-/** With adapters the frozen base is there already; without, a copy of the start weights is made. */
+/** Creates the reference. With adapters, the frozen base is used; otherwise the start weights are copied. */
 async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, spec: DeviceSpec): Promise<FrozenModel> {
   if (spec.lora && trainer instanceof WgslEngine) {
     const { lora: _, ...model } = policy;

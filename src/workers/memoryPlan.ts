@@ -1,6 +1,6 @@
 /**
- * GPU memory, planned before the first allocation: what the constructors of an engine take of a device that counts. A run that
- * cannot fit is refused with the numbers and what to change.
+ * Plans GPU memory before the first allocation, by running an engine's constructors on a device that only counts. A run
+ * that cannot fit is refused, with the numbers and possible changes.
  */
 
 import { OutOfMemoryError } from '../errors.ts';
@@ -49,11 +49,11 @@ export type Sizes = Pick<
   | 'use'
 > & {
   judgeModel?: { config: ModelConfig };
-  /** The most bytes that the device binds; absent = enough for any one tensor. */
+  /** Most bytes that the device can bind. Default: enough for any tensor. */
   maxArenaBytes?: number;
 };
 
-/** Bytes by purpose, for what the engine is used for: to the byte what it then allocates, but for read-backs. */
+/** Returns bytes by purpose for the engine's use: exactly what it then allocates, except for read-backs. */
 export function planMemory(sizes: Sizes): PlanItem[] {
   const {
     maxTokenLen,
@@ -67,13 +67,13 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   } = sizes;
   const gpu = new PlannedGpu(sizes.maxArenaBytes);
   const lines = new Map<string, number>();
-  /** The result of `build`; its bytes go to a line by their labels. */
+  /** Runs `build` and adds its bytes to the lines by their labels. Returns the result. */
   const count = <T>(build: () => T, lineOf: (label: string) => string): T => {
     const { made, bytes } = gpu.during(build);
     for (const [label, n] of bytes) lines.set(lineOf(label), (lines.get(lineOf(label)) ?? 0) + n);
     return made;
   };
-  /** Models are loaded one after the other, before anything else is allocated; so much is then taken, at most. */
+  /** Models are loaded one after the other, before any other allocation. Loading takes at most this much. */
   let [loaded, peak] = [0, 0];
   const load = (
     options: ModelOptions,
@@ -94,7 +94,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
     const training = use === 'train';
     count(() => engine.reserve({ training, policyLoss: training && rollout !== undefined }), trainingLine(training));
   }
-  const { lora: _, ...base } = model; // with adapters the reference is the base with them off
+  const { lora: _, ...base } = model; // with adapters the reference is the base with adapters off
   const reference = withReference && !lora ? load(referenceOptions(sizes), () => 'reference model') : base;
   if (reference !== base)
     count(
@@ -136,12 +136,15 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   return [...lines].map(([name, bytes]) => ({ name, bytes }));
 }
 
-/** Read-backs at a time where rollout, which may start a pass before the last one was read, continues beside training. */
+/**
+ * Most read-backs at the same time if rollout, which can start a pass before the last one was read, runs during
+ * training.
+ */
 const READS_AT_A_TIME = 3;
 
 /**
- * The largest read-back: of a batch's log-probs and entropies, of trained weights for a checkpoint or a bucket of them, or of what was
- * drawn; as many as there may be at a time. With weights that arrive from another device.
+ * Size of read-backs: the largest one (a batch's log-probs and entropies, trained weights for a checkpoint or a bucket
+ * of them, or sampled tokens), times the number that can be in flight. Includes uploads of weights from another device.
  */
 function readBackBytes(sizes: Sizes, model: LlamaModel, decoder: Decoder | undefined): number {
   const { use = 'train', maxTokenLen, judgeModel } = sizes;
@@ -174,13 +177,13 @@ const trainingLine = (training: boolean) => (label: string) => {
   return training ? 'training activations' : 'activations';
 };
 
-/** A change of one setting and the bytes it would save. */
+/** A change of one setting, and the bytes that it would save. */
 interface Saving {
   change: string;
   bytes: number;
 }
 
-/** The bytes that each change alone would save, largest first. */
+/** Returns the bytes that each change alone would save, largest first. */
 export function planSavings(sizes: Sizes): Saving[] {
   const total = totalBytes(planMemory(sizes));
   return changesOf(sizes)
@@ -223,9 +226,10 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
   return changes;
 }
 
+/** Returns the sum of all lines. */
 export const totalBytes = (items: PlanItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
 
-/** The plan for people: a line an item, largest first. */
+/** Formats the plan: one line per item, largest first. */
 export function planLines(items: PlanItem[]): string[] {
   const lines = [...items].sort((a, b) => b.bytes - a.bytes).map(({ name, bytes }) => [name, mib(bytes)] as const);
   const [names, values] = [0, 1].map((i) => Math.max(...lines.map((line) => line[i].length)));
@@ -235,7 +239,7 @@ export function planLines(items: PlanItem[]): string[] {
   ];
 }
 
-/** Throws OutOfMemoryError when the plan is above the cap, with what each change would save. */
+/** Throws OutOfMemoryError if the plan is above the cap, with the savings of each change. */
 export function checkPlan(sizes: Sizes, maxBytes: number): void {
   const items = planMemory(sizes);
   const total = totalBytes(items);
@@ -246,11 +250,14 @@ export function checkPlan(sizes: Sizes, maxBytes: number): void {
   );
 }
 
-/** A page cannot ask for a device's memory, so its own refusal is where a run without a cap learns of it. */
+/**
+ * Adds savings to the device's own error. A page cannot query a device's memory, so without a cap this error is the
+ * first sign.
+ */
 export const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
   new OutOfMemoryError(`${error.message} ${savingsAdvice(sizes)}`, { cause: error });
 
-/** One sentence: which changes save how much, each alone. */
+/** One sentence on the savings of each change alone. */
 function savingsAdvice(sizes: Sizes): string {
   const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
   return savings.length > 0
@@ -258,7 +265,7 @@ function savingsAdvice(sizes: Sizes): string {
     : 'No setting would save any; take a smaller model.';
 }
 
-/** Throws OutOfMemoryError for a buffer that the device cannot bind as a whole, before anything is allocated. */
+/** Throws OutOfMemoryError for a buffer that the device cannot bind, before any allocation. */
 export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limit: number): void {
   const { intermediateSize: F, numKeyValueHeads: K, headDim: D, vocabSize: V } = config;
   const check = (name: string, setting: string, count: number, each: number) => {
@@ -281,4 +288,5 @@ export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limi
   );
 }
 
+/** Formats bytes as MiB. */
 export const mib = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`;

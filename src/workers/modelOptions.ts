@@ -1,4 +1,6 @@
-/** How the models of an engine are kept on its device: the same when they are made and when their memory is planned. */
+/**
+ * Storage options of the models of an engine, shared by their creation and the memory plan.
+ */
 
 import { InputError } from '../errors.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -8,7 +10,7 @@ import { type Kept, readsPacked } from '../model/weights/plan.ts';
 import type { MatrixForm } from '../model/weights/gpuWeights.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 
-/** The policy. Throws InputError for fewer bits where the matrices are trained. */
+/** Options of the policy. Throws InputError for a packed format if the matrices are trained. */
 export const policyOptions = (
   spec: Pick<DeviceSpec, 'config' | 'lora' | 'use' | 'weightFormat' | 'dtype' | 'packed'>,
 ): ModelOptions => {
@@ -18,7 +20,7 @@ export const policyOptions = (
   return { lora: spec.lora, form, half: spec.dtype === 'float16', ...(keepsPacked && { stored: spec.packed }) };
 };
 
-/** A reference, or a judge, with weights of its own. */
+/** Options of a reference or a judge with its own weights. */
 export const referenceOptions = ({ dtype }: Pick<DeviceSpec, 'dtype'>): ModelOptions => ({
   form: frozenForm({ dtype }),
   half: dtype === 'float16',
@@ -33,15 +35,15 @@ function matrixForm(spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFormat' | 'dt
   );
 }
 
-/** Where rollout is, and by which weights. Throws InputError for an engine that cannot train beside it. */
+/** Returns the place of rollout and its weights. Throws InputError for an engine that cannot train next to it. */
 export function rolloutPlace(spec: Pick<DeviceSpec, 'use' | 'rollout' | 'rolloutWeights'> & { engine?: string }): {
-  /** Rollout is on this device. */
+  /** True if rollout is on this device. */
   isHere: boolean;
-  /** It draws by weights of its own. */
+  /** True if rollout samples from a copy of the weights. */
   hasCopy: boolean;
-  /** The weights of another device's rollout are sent from here. */
+  /** True if this device sends weights to another device's rollout. */
   sends: boolean;
-  /** Rollout's weights come from another device. */
+  /** True if rollout's weights arrive from another device. */
   receives: boolean;
 } {
   const { use = 'train', rollout, rolloutWeights = 'shared', engine } = spec;
@@ -58,23 +60,23 @@ export function rolloutPlace(spec: Pick<DeviceSpec, 'use' | 'rollout' | 'rollout
   };
 }
 
-/** How matrices that are not trained are kept; undefined = as float32. */
+/** Storage form of matrices that are not trained; undefined = float32. */
 function frozenForm({ weightFormat, dtype }: Pick<DeviceSpec, 'weightFormat' | 'dtype'>): Kept | undefined {
   return dtype && (weightFormat ?? 'float16') === 'float16' ? 'half' : weightFormat;
 }
 
-/** A judge scores and is never trained: no activations of more than one layer are kept. */
+/** A judge is never trained, so it stores the activations of one layer only. */
 export const JUDGE_OPTIONS = { enableGradientCheckpointing: true };
 
 type Lengths = Pick<DeviceSpec, 'judge' | 'judgePositions' | 'maxPositions' | 'config'> & { judgeModel?: object };
 
-/** The longest sequence of all. Throws InputError if a judge's is longer than the model has positions. */
+/** Longest sequence of all uses. Throws InputError if a judge's is longer than the model has positions. */
 export const positionsOf = (spec: Lengths): number =>
   spec.judgeModel ? spec.maxPositions : Math.max(spec.maxPositions, judgedLength(spec, spec.config));
 
 /**
- * A judge of its own: longest sequence, and rows of a pass in which a rubric is judged, 0 for none. Throws InputError if the
- * model has fewer positions.
+ * Lengths of a judge with its own weights: longest sequence, and rows of a pass that judges a rubric (0 without a
+ * rubric). Throws InputError if the model has fewer positions.
  */
 export function judgeLengths(spec: Lengths, config: ModelConfig): { maxPositions: number; maxTokenLen: number } {
   const { judgePositions } = spec;
@@ -84,7 +86,7 @@ export function judgeLengths(spec: Lengths, config: ModelConfig): { maxPositions
   };
 }
 
-/** The longest sequence that is judged; 0 = none is. */
+/** Longest sequence to be judged; 0 without a judge. */
 function judgedLength({ judge, judgePositions = 0 }: Lengths, { maxPositionEmbeddings }: ModelConfig): number {
   const longest = Math.max(judgePositions, judge ? judge.maxPromptLength + judge.slotCapacity : 0);
   if (longest <= maxPositionEmbeddings) return longest;

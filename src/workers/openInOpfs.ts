@@ -1,6 +1,6 @@
 /**
- * A model by its address, opened in a worker of a page: downloaded into OPFS, then read from there piece by piece, so that
- * host memory never holds more of it than a few MiB.
+ * Opens a model by its address in a page's worker: downloads it into OPFS, then reads it from there piece by piece, so
+ * that host memory never holds more than a few MiB of it.
  */
 
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
@@ -10,10 +10,13 @@ import { elementCount, parameterSpecs } from '../model/params.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
 import { isKeptGguf, keptGguf } from './keptGguf.ts';
 
-/** Progress is told so often at most; the end of a file always. */
+/** Shortest time between two progress reports; the end of a file is always reported. */
 const TELL_EVERY_MS = 100;
 
-/** Throws InputError as `fetchModel` and `openCheckpoint` do. The weights' own progress is of "weights to the GPU". */
+/**
+ * Opens a model. Throws InputError like `fetchModel` and `openCheckpoint`. Progress of the weights is reported as
+ * "weights to the GPU".
+ */
 export async function openInOpfs(
   address: string,
   { endpoint, onProgress }: Pick<HubOptions, 'endpoint' | 'onProgress'>,

@@ -1,6 +1,6 @@
 /**
- * The controller's side of an engine in a worker: the same interfaces as an engine in this thread. comlink never rejects
- * when its worker dies, so every call here also waits for the worker's death.
+ * The controller's side of an engine in a worker, with the same interfaces as an engine in this thread. comlink never
+ * rejects when its worker dies, so every call here also waits for the worker's death.
  */
 
 import * as Comlink from 'comlink';
@@ -17,29 +17,29 @@ import type { EngineSpec, JudgeModel } from './engineSpec.ts';
 import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {
-  /** Sender in the worker that trains, if rollout is in another one. */
+  /** Sender in the training worker, if rollout is in another worker. */
   sender?: WeightSender;
-  /** Receiver in the worker that generates, if training is in another one. */
+  /** Receiver in the rollout worker, if training is in another worker. */
   receiver?: WeightReceiver;
-  /** Adapter, sizes and counters, as they were when it was made. */
+  /** Adapter, sizes and counters at the time of creation. */
   description: EngineDescription;
-  /** Fresh counters and sizes. */
+  /** Returns current counters and sizes. */
   describe(): Promise<EngineDescription>;
-  /** Rejects when the device is lost or the worker dies, whether something is asked of them or not. */
+  /** Rejects when the device is lost or the worker dies, even without a call in flight. */
   untilLost(): Promise<never>;
   /** Frees the device and ends the worker. */
   destroy(): Promise<void>;
 }
 
-/** The worker is gone; what it was asked will not be answered. */
+/** The worker has died; its pending calls will not be answered. */
 export class WorkerDiedError extends Error {
   override name = 'WorkerDiedError';
 }
 
 /**
- * Has a worker download a model (`org/name`, or the URL of a folder) into the browser's own file system and open it there.
- * The result goes into a spec with weights: 'opened'; the weights are read by the worker, piece by piece, when the
- * engine is made, and never cross. `onProgress` hears of both. Throws InputError.
+ * Lets a worker download a model (`org/name`, or the URL of a folder) into the browser's own file system and open it
+ * there. The result can be used in a spec with weights: 'opened'. The worker reads the weights piece by piece when the
+ * engine is created; they are never sent between threads. `onProgress` is called for both steps. Throws InputError.
  */
 export async function openRemoteModel(
   worker: Worker,
@@ -51,18 +51,19 @@ export async function openRemoteModel(
 }
 
 /**
- * Like EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened last in the worker; of a judge, those of
- * the address that it opened.
+ * Like EngineSpec. 'opened' = the weights of the model that `openRemoteModel` opened last in the worker; for a judge,
+ * those of its address.
  */
 export type RemoteEngineSpec = Omit<EngineSpec, 'weights' | 'judgeModel'> & {
   weights: EngineSpec['weights'] | 'opened';
   judgeModel?: Omit<JudgeModel, 'weights'> & { weights: JudgeModel['weights'] | { opened: string } };
 };
 
-/** Loads the engine into a worker that runs `engine.worker.ts`. */
+/** Loads an engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {
   const { tokenizerJson, tokenizerConfigJson: _, chatTemplateKwargs, judgeModel, ...others } = spec;
-  const { sourceFiles: __, ...rest } = others as typeof others & Partial<OpenedModel>; // of a checkpoint that was spread into the spec
+  // The fields of a checkpoint that was spread into the spec.
+  const { sourceFiles: __, ...rest } = others as typeof others & Partial<OpenedModel>;
   const judgeTokenizer = judgeModel && modelTokenizer(judgeModel);
   const judgeWeights = judgeModel && { config: judgeModel.config, weights: judgeModel.weights };
   const api = apiOf(worker);
@@ -99,7 +100,10 @@ export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec)
 
 const apis = new WeakMap<Worker, Comlink.Remote<EngineApi>>();
 
-/** One for a worker, as long as it is there: where comlink sees one collected, it tells the worker to stop listening. */
+/**
+ * The comlink wrapper of a worker, one per worker and kept as long as it. If comlink's wrapper is garbage-collected, it
+ * tells the worker to stop listening.
+ */
 function apiOf(worker: Worker): Comlink.Remote<EngineApi> {
   const api = apis.get(worker) ?? Comlink.wrap<EngineApi>(worker);
   apis.set(worker, api);
@@ -108,7 +112,10 @@ function apiOf(worker: Worker): Comlink.Remote<EngineApi> {
 
 type Alive = <T>(call: Promise<T>) => Promise<T>;
 
-/** Wraps calls so that they reject when the worker dies or a message cannot be read, and with errors of the class they had there. */
+/**
+ * Wraps calls so that they also reject when the worker dies or a message cannot be read. Restores the classes of
+ * errors.
+ */
 function orDeath(worker: Worker): Alive {
   let dead: Error | undefined;
   const waiting = new Set<(error: Error) => void>();
@@ -129,14 +136,14 @@ function orDeath(worker: Worker): Alive {
     } catch (error) {
       throw inOwnClass(error);
     } finally {
-      waiting.delete(leave); // a promise that all calls raced would keep them all
+      waiting.delete(leave); // racing one shared promise would retain all past calls
     }
   };
 }
 
 const CLASSES = { DeviceLostError, GpuError, InputError, NoAdapterError, OutOfMemoryError };
 
-/** An error of ours keeps its name on its way from the worker and loses its class, by which it is to be handled. */
+/** Restores the class of an error, which is lost on its way from the worker, so that callers can handle it. */
 function inOwnClass(error: unknown): unknown {
   if (!(error instanceof Error) || !Object.hasOwn(CLASSES, error.name)) return error;
   return Object.setPrototypeOf(error, CLASSES[error.name as keyof typeof CLASSES].prototype) as Error;
@@ -180,7 +187,10 @@ const remoteReceiver = (api: Comlink.Remote<EngineApi>, alive: Alive): WeightRec
   dropWeights: () => alive(api.dropWeights()),
 });
 
-/** Requests of one task travel in one message; each answer comes back as soon as it is there. */
+/**
+ * Rollout through a worker. The requests of one task are sent in one message; each answer is sent as soon as it is
+ * ready.
+ */
 function remoteRollout(
   api: Comlink.Remote<EngineApi>,
   alive: Alive,
@@ -220,7 +230,7 @@ function remoteRollout(
     release: (requestId) => {
       if (released.push(requestId) === 1) queueMicrotask(flushReleased);
     },
-    // Behind requests of the same task, which are sent at its end.
+    // Sent after requests of the same task, which are sent at its end.
     abort: (requestIds) => queueMicrotask(() => void api.abort(role, requestIds)),
     resetCache: (weightVersion) => alive(api.resetCache(role, weightVersion)),
     drawnSoFar: (requestIds) => alive(api.drawnSoFar(role, requestIds)),

@@ -1,4 +1,6 @@
-/** Training on one device, rollout on another: two engines, of this thread or of two workers, as one. */
+/**
+ * Combines two engines into one: training on one device, rollout on another. Both are in this thread or in two workers.
+ */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
 import type { TrainerEngine } from '../grpo/types.ts';
@@ -6,26 +8,29 @@ import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { streamedWeights, type StreamOptions } from './checkpointEngine.ts';
 import type { EngineSpec } from './engineSpec.ts';
 
-/** What only the device that trains has. */
+/** Settings that only the training device has. */
 const OF_TRAINING = [
   ...['withReference', 'judge', 'judgePositions', 'judgeModel'],
   ...['optimizer', 'enableGradientCheckpointing'],
 ];
 
-/** The specs of both devices, of an EngineSpec or what there is of one. The reference and the judges are on the one that trains. */
+/**
+ * Returns the specs of both devices for a full or partial EngineSpec. The reference and the judges are on the training
+ * device.
+ */
 export function splitSpecs<T extends Pick<EngineSpec, 'use' | 'rolloutWeights'>>(spec: T): { train: T; rollout: T } {
   const kept = Object.entries(spec).filter(([key]) => !OF_TRAINING.includes(key));
   const rollout = { ...(Object.fromEntries(kept) as T), use: 'generate', rolloutWeights: 'stream' };
   return { train: { ...spec, rolloutWeights: 'stream' }, rollout };
 }
 
-/** How a training config has weights travel. */
+/** Returns the options of a training config's weight transfer. */
 export function streamOptions({ rollout }: TrainConfig): StreamOptions {
   const { updateWeightsBucketMegabytes, content } = rollout.checkpointEngine;
   return { bucketBytes: 4 * Math.round((updateWeightsBucketMegabytes * 2 ** 20) / 4), content };
 }
 
-/** An engine of `createLocalEngine` or `createRemoteEngine`. */
+/** An engine from `createLocalEngine` or `createRemoteEngine`. */
 interface Half extends TrainerEngine {
   sender?: WeightSender;
   receiver?: WeightReceiver;
@@ -34,8 +39,8 @@ interface Half extends TrainerEngine {
 }
 
 /**
- * One engine of two that were made by `splitSpecs`: all of `train`, but for rollout, which is that of the other one. Its
- * `checkpointEngine` must be called after every update of the policy. Throws TypeError for engines of other specs.
+ * Returns one engine built from the two of `splitSpecs`: everything from `train`, and rollout from the other one. Call
+ * its `checkpointEngine` after every update of the policy. Throws TypeError for engines of other specs.
  */
 export function splitEngine<T extends Half>(
   train: T,

@@ -1,4 +1,7 @@
-/** Factory of the engine `tfjs`; undefined until `webgrpo/tfjs` is imported. A bundler would otherwise look for tfjs in every program. */
+/**
+ * Factory of the engine `tfjs`; undefined until `webgrpo/tfjs` is imported. Otherwise a bundler would look for tfjs in
+ * every program.
+ */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { ModelEngine } from '../model/engine.ts';
@@ -16,11 +19,12 @@ export type MakeModelEngine = (
 
 let make: MakeModelEngine | undefined;
 
+/** Registers the factory. */
 export function registerTfjs(given: MakeModelEngine): void {
   make = given;
 }
 
-/** Throws InputError if it is not registered. */
+/** Creates the engine. Throws InputError if the factory is not registered. */
 export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
   if (make) return make(...args);
   throw new InputError(

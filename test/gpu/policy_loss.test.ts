@@ -5,6 +5,7 @@ import { entrySamples, packPolicyRows, policyLoss, type PolicyRows } from '../..
 import { KL_TYPES } from '../../src/grpo/losses/kl.ts';
 import { computePolicyLoss, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
+import { RECIPE_OF_LOSS } from '../../src/verify/kernels.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
@@ -66,11 +67,9 @@ function inFloat64(spec: PolicyLossSpec, logp: Float32Array, rows: AllRows): Flo
 /** exp() in WGSL may be off by (3 + 2 |x|) ulp, x up to 20, and the ratio is off by the rounding of logp - oldLogp. */
 const RTOL = 2e-5;
 
-const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
-
 test.each(Object.keys(POLICY_LOSSES))('%s', async (lossMode) => {
   await withGpu(async (gpu) => {
-    const spec: PolicyLossSpec = { ...recipeSpec(RECIPE_OF[lossMode] ?? lossMode), klClamp: Infinity };
+    const spec: PolicyLossSpec = { ...recipeSpec(RECIPE_OF_LOSS[lossMode] ?? lossMode), klClamp: Infinity };
     for (const [seed, drift, extremes] of [
       [1, 0.001, false],
       [2, 0.3, false],
@@ -86,7 +85,7 @@ test.each(Object.keys(POLICY_LOSSES))(
   '%s of tokens without advantage is exactly 0 where it says so',
   async (lossMode) => {
     await withGpu(async (gpu) => {
-      const spec: PolicyLossSpec = { ...recipeSpec(RECIPE_OF[lossMode] ?? lossMode), klLossCoef: 0 };
+      const spec: PolicyLossSpec = { ...recipeSpec(RECIPE_OF_LOSS[lossMode] ?? lossMode), klLossCoef: 0 };
       const { logp, rows } = randomRows(6, 2, true);
       const grads = await onGpu(gpu, spec, logp, { ...rows, advantages: new Float32Array(E) });
       expect(grads.every((g) => g === 0)).toBe(POLICY_LOSSES[lossMode].zeroAtZeroAdvantage ?? false);

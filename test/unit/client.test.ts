@@ -441,8 +441,8 @@ describe('a lost device', () => {
     const again = { messages: [...QUESTION, { role: 'assistant' as const, content: 'Four.' }, ...QUESTION] };
     const underWay = client.chat.completions.create(again);
     const waiting = groups.wait(9, stop);
-    groups.lose(old, gone);
-    groups.lose(old, gone);
+    groups.handleDeviceLoss(old, gone);
+    groups.handleDeviceLoss(old, gone);
     groups.restore(undefined, { vocabSize: 0 }); // step 2 fails by it
     await expect(underWay).rejects.toThrow(gone);
     await expect(waiting).rejects.toThrow(gone);
@@ -454,7 +454,7 @@ describe('a lost device', () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect([isAnswered, fresh.rollout.requests.length]).toEqual([false, 0]); // the weights are not there yet
     groups.attach(fresh.engine);
-    groups.lose(old, gone); // heard late
+    groups.handleDeviceLoss(old, gone); // heard late
     expect([groups.version, groups.complete, groups.incomplete]).toEqual([0, 1, 1]); // without the pair of step 1
     await waits;
     expect(fresh.rollout.requests).toHaveLength(1);
@@ -469,7 +469,7 @@ describe('a lost device', () => {
 
   test('that no other follows ends calls that wait', async () => {
     const run = talkingRun({ limits: { outlives: true } });
-    run.trainer.groups.lose(run.engine, gone);
+    run.trainer.groups.handleDeviceLoss(run.engine, gone);
     const waits = run.trainer.client().chat.completions.create({ messages: QUESTION });
     const ended = expect(waits).rejects.toMatchObject({ status: 503, code: 'run_over' });
     await run.trainer.close();

@@ -6,7 +6,7 @@ import { printedInputs } from '../../scripts/lib/printedInputs.ts';
 
 test('a key says reason, range, unit and default', () => {
   expect(printedInputs()).toContain(
-    '/** Everything after the prompt, tool output included. Allowed: integer >= 1 (tokens). Default: 160. */\n  maxResponseLength?: number | undefined;',
+    '/** Most tokens after the prompt, including tool output. Allowed: integer >= 1 (tokens). Default: 160. */\n  maxResponseLength?: number | undefined;',
   );
 });
 

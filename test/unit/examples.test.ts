@@ -1,14 +1,21 @@
-/** Every file of examples/ stands in a document as it is, with the number of lines that a user writes. */
+/**
+ * Every file of examples/ stands in a document as it is, with the number of lines that a user writes. Every command of the README and the
+ * documents is one that the command line reads, with its flags and config keys.
+ */
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { scripts } from '../../package.json';
+import { keysAndParts } from '../../src/grpo/config/keys.ts';
+import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
+import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import { webgrpo } from '../commandLine.ts';
+import { commandsIn } from '../documentCommands.ts';
 
-const documents = [
-  'README.md',
-  ...readdirSync('docs', { recursive: true, encoding: 'utf8' }).map((name) => `docs/${name}`),
-]
+const names = ['README.md', ...readdirSync('docs', { recursive: true, encoding: 'utf8' }).map((name) => `docs/${name}`)]
   .filter((name) => name.endsWith('.md'))
-  .map((name) => readFileSync(name, 'utf8'));
+  .map((name) => name.replaceAll('\\', '/'));
+const documents = names.map((name) => readFileSync(name, 'utf8'));
 
 /** `<!-- examples/NAME, 12 lines -->`, then the file as a block of code. Lines with nothing on them are not counted. */
 const quoted = new Map(
@@ -43,5 +50,65 @@ describe('examples', () => {
 
   test('a document quotes no file that is not there', () => {
     expect([...quoted.keys()].filter((name) => !files.includes(name))).toEqual([]);
+  });
+});
+
+describe('commands', () => {
+  /** Dated records name the commands of their day. */
+  const current = names.filter((name) => !name.startsWith('docs/lab/'));
+  const commands = current.flatMap((name) => commandsIn(readFileSync(name, 'utf8')).map((words) => [name, ...words]));
+  const keys = { train: keysAndParts(TRAIN_SCHEMA), sft: keysAndParts(SFT_SCHEMA) };
+
+  test('are found in many pages', () => {
+    expect(commands.length).toBeGreaterThan(60);
+    expect(new Set(commands.map(([name]) => name)).size).toBeGreaterThan(12);
+  });
+
+  test('webgrpo knows each, with its flags', async () => {
+    const refused: string[] = [];
+    for (const [name, program, ...words] of commands.filter(([, program]) => program === 'webgrpo')) {
+      const { status, said } = await webgrpo([...words, '--help']);
+      if (status !== 0) refused.push(`${name}: ${program} ${words.join(' ')}: ${said.at(-1)}`);
+    }
+    expect(refused).toEqual([]);
+  });
+
+  /** `beta` is a number of examples/my-loss.js. */
+  const known = (command: string, key: string): boolean =>
+    keys[command === 'sft' ? 'sft' : 'train'].has(key) ||
+    /^actor\.policyLoss\.beta$|^(task\.options|data\.chatTemplateKwargs|reward\.weights)\.\w+$/.test(key);
+
+  test('config keys, recipes, scripts and example files exist', () => {
+    const missing = commands.flatMap(([name, program, command, ...words]) => {
+      // `npm run dev` is of a Vite project.
+      if (program === 'npm')
+        return Object.hasOwn({ ...scripts, dev: '' }, command) ? [] : [`${name}: npm run ${command}`];
+      if (program === 'node') return existsSync(command) ? [] : [`${name}: node ${command}`];
+      return words.flatMap((word) => {
+        const [, key] = /^([\w.]+)=/.exec(word) ?? [];
+        const path = /^(?:\.\/)?((?:configs|examples)\/\S+)$/.exec(word.replace(/^[\w.]+=/, ''))?.[1];
+        return [
+          ...(key !== undefined && !known(command, key) ? [`${name}: ${command} ${key}`] : []),
+          ...(path !== undefined && !existsSync(path) ? [`${name}: ${path}`] : []),
+        ];
+      });
+    });
+    expect(missing).toEqual([]);
+  });
+
+  test('config keys in the text exist', () => {
+    const PARTS = Object.keys(TRAIN_SCHEMA.entries).join('|');
+    /** Names of verl and TRL, which have `_`, and those of exports of modules are left out. */
+    const key = new RegExp(`\`((?:${PARTS})\\.[a-zA-Z.]+)(?:[:=][^\`]*)?\``, 'g');
+    const unknown = current
+      .filter((name) => /^README|^docs\/(start|guides)/.test(name))
+      .flatMap((name) =>
+        Array.from(readFileSync(name, 'utf8').matchAll(key), ([, found]) => found)
+          .filter(
+            (found) => !known('train', found) && !known('sft', found) && !/\.(json|mjs|py|safetensors)$/.test(found),
+          )
+          .map((found) => `${name}: ${found}`),
+      );
+    expect(unknown).toEqual([]);
   });
 });

@@ -1,12 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseCases, verifyLosses } from '../../src/verify/losses.ts';
+import { parseCases, verifyCases } from '../../src/verify/verlCases.ts';
 
 const GOLDENS = new URL('../../../shared/goldens/policy_losses.json', import.meta.url);
 
 // The numbers are not part of the repository; without the folder beside it there is nothing to compare with.
 test.skipIf(!existsSync(GOLDENS))("verl's own numbers (skipped where ../shared/goldens is absent)", () => {
-  const report = verifyLosses(parseCases(readFileSync(GOLDENS, 'utf8')));
+  const report = verifyCases(parseCases(readFileSync(GOLDENS, 'utf8')));
   expect(report.checked).toBe(report.cases);
   expect(report.cases).toBeGreaterThan(50);
   expect(report.maxError, JSON.stringify(report.worst)).toBeLessThan(1e-6);

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { WgslReflect } from 'wgsl_reflect/wgsl_reflect.module.js';
 import { type Declarations, defineKernel, readDeclarations } from '../../src/gpu/kernel.ts';
@@ -70,6 +70,15 @@ describe('every kernel', () => {
       ).toBeGreaterThan(0);
     },
   );
+
+  test.each([...written, ...PRINTED])('the header of %s names a test, and a reference that exists', (name, code) => {
+    const header = code.slice(code.indexOf('// Checked'), code.indexOf('\n\n', code.indexOf('// Checked')));
+    const [first] = header.match(/test\/gpu\/\w+\.test\.ts/) ?? [];
+    expect(existsSync(first ?? ''), header).toBe(true);
+    if (tests.includes(`${name}.test.ts`)) expect(header).toContain(`test/gpu/${name}.test.ts`);
+    for (const [, called, file] of header.matchAll(/(\w+)\(\)(?: in (\S+\.ts))?/g))
+      expect(readFileSync(file, 'utf8'), header).toMatch(new RegExp(`(function|const) ${called}\\b`));
+  });
 
   test.each([...written, ...PRINTED])('%s declares what a full WGSL parser finds in it', (_, code) => {
     expect(readDeclarations(code)).toEqual(reflected(code));

@@ -2,12 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/losses/aggregate.ts';
 import { computePolicyLoss, type LossRows, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
+import { RECIPE_OF_LOSS } from '../../src/verify/kernels.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 
 const MODES = Object.keys(POLICY_LOSSES);
-const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
-const specOf = (lossMode: string, more = {}): PolicyLossSpec => recipeSpec(RECIPE_OF[lossMode] ?? lossMode, more);
+const specOf = (lossMode: string, more = {}): PolicyLossSpec => recipeSpec(RECIPE_OF_LOSS[lossMode] ?? lossMode, more);
 
 /** Samples of these lengths; every third token is masked, one sample wholly. */
 const LENGTHS = [5, 1, 8, 4, 3, 7, 2];

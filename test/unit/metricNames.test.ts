@@ -1,4 +1,4 @@
-/** docs/reference/metrics.md has every metric that the code names, and no other. */
+/** docs/reference/metrics.md has every metric that the code names, and no other. README and the guides name only these. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -102,4 +102,24 @@ test('each metric of the page is in the code', () => {
     computed.some((known) => ofPage(name).test(known)) ||
     patterns.some((pattern) => pattern.test(name.replace(/<\w+>/g, 'x')));
   expect(named.filter((name) => !isWritten(name))).toEqual([]);
+});
+
+/** Only in the table of `webgrpo replay`. */
+const OF_REPLAY = ['actor/eff_sample_size'];
+
+test('each metric that README and the guides name is on the page', () => {
+  const pages = ['docs/start', 'docs/guides'].flatMap((folder) =>
+    readdirSync(folder, { encoding: 'utf8' }).map((file) => `${folder}/${file}`),
+  );
+  const [exact, patterns] = [new Set(named), named.map(ofPage)];
+  const isKnown = (name: string) =>
+    exact.has(name) || patterns.some((pattern) => pattern.test(name.replace(/<\w+>/g, 'x')));
+  const isPart = (name: string) => named.some((known) => known.startsWith(name.replace(/[*.]+$/, '')));
+  const unknown = ['README.md', ...pages].flatMap((page) =>
+    Array.from(readFileSync(page, 'utf8').matchAll(/`([a-z][\w-]*\/[\w@^/<>*.-]+)`/g), ([, name]) => name)
+      .filter((name) => spaces.has(name.split('/')[0]) && !/\.\w+$|<name>\.|^rollouts/.test(name))
+      .filter((name) => !(/[*/._]$/.test(name) ? isPart(name) : isKnown(name) || OF_REPLAY.includes(name)))
+      .map((name) => `${page}: ${name}`),
+  );
+  expect(unknown).toEqual([]);
 });

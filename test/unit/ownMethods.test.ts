@@ -7,6 +7,7 @@ import {
   ChatTokenizer,
   checkPolicyLoss,
   type CustomLoss,
+  defineLoss,
   freshModelConfig,
   packIds,
   POLICY_LOSSES,
@@ -49,6 +50,15 @@ test('checkPolicyLoss names the token where gradient and value disagree, of rows
   await expect(checkPolicyLoss((rows) => ({ dLogProbs: right(rows).dLogProbs }))).rejects.toThrow(
     'return { loss, dLogProbs }',
   );
+});
+
+test('examples/my-loss.js: its gradient is the slope of its value, a number of its own is a key, and its WGSL is registered', async () => {
+  const { default: register } = await import('../../examples/my-loss.js');
+  register({ registerPolicyLoss, defineLoss });
+  expect(POLICY_LOSSES.mine.wgsl).toContain('params.beta');
+  expect((await checkPolicyLoss(POLICY_LOSSES.mine)).slopeError).toBeLessThan(1e-5);
+  const { policyLoss, lossAggMode } = resolved({ policyLoss: { beta: 0.05 } }, { name: 'mine' }).actor;
+  expect({ ...policyLoss, lossAggMode }).toMatchObject({ lossMode: 'mine', beta: 0.05, lossAggMode: 'token-mean' });
 });
 
 test('a name is unknown until it is registered; numbers of its own are keys, others are refused', () => {

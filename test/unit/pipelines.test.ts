@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
-import { AsyncGroups, GivenUpError, type MakeRollouter } from '../../src/grpo/pipeline/asyncGroups.ts';
+import { AsyncGroups, CancelledError, type RollouterFactory } from '../../src/grpo/pipeline/asyncGroups.ts';
 import { givingWay } from '../../src/grpo/pipeline/givingWay.ts';
 import { pipelineOf } from '../../src/grpo/pipeline/settings.ts';
 import { LocalRollouter } from '../../src/grpo/pipeline/localRollouter.ts';
@@ -67,7 +67,7 @@ class Run {
   constructor(
     config: TrainConfig,
     ms: Pace,
-    { shared = false, own = task, make }: { shared?: boolean; own?: Task; make?: MakeRollouter } = {},
+    { shared = false, own = task, make }: { shared?: boolean; own?: Task; make?: RollouterFactory } = {},
   ) {
     this.config = config;
     this.engine = new PacedEngine(ms);
@@ -125,7 +125,7 @@ describe('whatever the settings and however long samples take', () => {
         expect(trained).toHaveLength(groups * steps);
         expect(new Set(trained).size).toBe(groups * steps);
         expect(run.problems.position).toBe(groups * steps + dropped);
-        expect(run.source.carried).toEqual([]);
+        expect(run.source.inFlightNumbers).toEqual([]);
         if (inOrder) expect([dropped, all.flatMap(groupsOf)]).toEqual([0, upTo(groups * steps)]);
         all.forEach((step, k) => {
           expect(step.samples).toHaveLength(groups * n);
@@ -148,7 +148,7 @@ describe('whatever the settings and however long samples take', () => {
         const saved = JSON.stringify(await before.source.save());
         await before.source.close();
         const after = new Run(config, paced(seed + 1));
-        after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
+        after.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
         after.problems.moveTo(before.problems.position);
         const second = await after.steps(cut + 1);
         const dropped = second.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
@@ -175,7 +175,7 @@ describe('whatever the settings and however long samples take', () => {
       if (uniform() > 0.2) continue;
       const saved = JSON.stringify(await run.source.save());
       const again = new Run(config, paced(++lives));
-      again.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
+      again.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
       again.problems.moveTo(run.problems.position);
       void run.source.close(); // nobody hears of it any more
       run = again;
@@ -185,7 +185,7 @@ describe('whatever the settings and however long samples take', () => {
     expect(new Set(allGroups(steps)).size).toBe(1000);
     expect(allGroups(steps)).toHaveLength(1000);
     expect(run.problems.position).toBe(1000 + dropped);
-    expect(run.source.carried).toEqual([]);
+    expect(run.source.inFlightNumbers).toEqual([]);
     // At most half a batch of groups of a few hundred bytes each is ever left over: nothing piles up.
     for (const { metrics } of steps) expect(metrics['fully_async/monitor/queue_groups']).toBeLessThanOrEqual(10);
   });
@@ -290,7 +290,7 @@ describe('what repeats exactly, however long samples take', () => {
     const first = await before.steps(1, 3);
     const saved = JSON.stringify(await before.source.save());
     const after = new Run(config, paced(3));
-    after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
+    after.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
     after.problems.moveTo(before.problems.position);
     expect(contentOf([...first, ...(await after.steps(4))])).toEqual(whole);
   });
@@ -355,7 +355,7 @@ test('a group that fails fails the step; the next try draws the same problems', 
   await run.source.close();
   expect(run.engine.underWay).toBe(0);
   run.problems.moveTo(0);
-  run.source.restore(undefined, { carried: [], vocabSize: 512 });
+  run.source.restore(undefined, { inFlightNumbers: [], vocabSize: 512 });
   armed = false;
   expect(allGroups(await run.steps())).toEqual(upTo(16));
 });
@@ -372,15 +372,15 @@ test('closing gives up what is under way, and a later step goes on with it', asy
 });
 
 test('a step that is given up has not begun for the checkpoint after it: no group is lost, and none trained twice', async () => {
-  let giveUp!: (error: Error) => void;
-  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-  const make: MakeRollouter = (source, put) => {
+  let cancel!: (error: Error) => void;
+  const cancelled = new Promise<never>((_, reject) => (cancel = reject));
+  const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, put);
     return {
       start: (groups) => local.start(groups),
       updateWeights: (version) => local.updateWeights(version),
       get failed() {
-        return Promise.race([local.failed, givenUp]);
+        return Promise.race([local.failed, cancelled]);
       },
       close: () => local.close(),
     };
@@ -391,21 +391,22 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   const pace = paced(5, (number) => (number >= 8 ? away : undefined));
   const run = new Run(config, pace, { make });
   const first = await run.steps(1, 2);
-  const [{ position }, { carried }] = [run.problems, run.source];
-  expect(carried.length).toBeGreaterThan(0);
+  const [{ position }, { inFlightNumbers }] = [run.problems, run.source];
+  expect(inFlightNumbers.length).toBeGreaterThan(0);
   const third = run.step(3);
-  giveUp(new GivenUpError('Nobody is here.'));
-  await expect(third).rejects.toBeInstanceOf(GivenUpError);
+  cancel(new CancelledError('Nobody is here.'));
+  await expect(third).rejects.toBeInstanceOf(CancelledError);
   come();
   // As the trainer does after a step that fails, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
-  run.source.restore(undefined, { carried: carried, vocabSize: 512 });
+  run.source.restore(undefined, { inFlightNumbers, vocabSize: 512 });
   await run.source.close();
   const saved = JSON.stringify(await run.source.save()) as string | undefined;
   const after = new Run(config, paced(9));
-  if (saved === undefined) after.source.restore(undefined, { carried: run.source.carried, vocabSize: 512 });
-  else after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
+  if (saved === undefined)
+    after.source.restore(undefined, { inFlightNumbers: run.source.inFlightNumbers, vocabSize: 512 });
+  else after.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
   after.problems.moveTo(position);
   expect(allGroups([...first, ...(await after.steps(3))])).toEqual(upTo(16));
 });
@@ -413,17 +414,17 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
 test.each([true, false])(
   'a step whose weights nobody takes any more is whole, and the run goes on after it (partialRollout: %s)',
   async (partialRollout) => {
-    let giveUp!: (error: Error) => void;
-    const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-    givenUp.catch(() => {});
-    let isGivenUp = false;
-    const make: MakeRollouter = (source, put) => {
+    let cancel!: (error: Error) => void;
+    const cancelled = new Promise<never>((_, reject) => (cancel = reject));
+    cancelled.catch(() => {});
+    let isCancelled = false;
+    const make: RollouterFactory = (source, put) => {
       const local = new LocalRollouter(source, put);
       return {
         start: (groups) => local.start(groups),
-        updateWeights: (version) => (isGivenUp ? givenUp : local.updateWeights(version)),
+        updateWeights: (version) => (isCancelled ? cancelled : local.updateWeights(version)),
         get failed() {
-          return Promise.race([local.failed, givenUp]);
+          return Promise.race([local.failed, cancelled]);
         },
         close: () => local.close(),
       };
@@ -438,8 +439,8 @@ test.each([true, false])(
     );
     const first = await run.step(1);
     const { samples, metrics } = await run.source.generate(2);
-    isGivenUp = true;
-    giveUp(new GivenUpError('The server is gone.'));
+    isCancelled = true;
+    cancel(new CancelledError('The server is gone.'));
     const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
     await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step waits for nobody either
@@ -447,7 +448,7 @@ test.each([true, false])(
     await run.source.close();
     const { position } = run.problems;
     const after = new Run(config, paced(9));
-    after.source.restore(JSON.parse(JSON.stringify(await run.source.save())), { carried: [], vocabSize: 512 });
+    after.source.restore(JSON.parse(JSON.stringify(await run.source.save())), { inFlightNumbers: [], vocabSize: 512 });
     after.problems.moveTo(position);
     const more = await after.steps(3);
     expect(allGroups([first, { samples, metrics, synced }, ...more])).toEqual(upTo(16));
@@ -457,7 +458,7 @@ test.each([true, false])(
 
 test('a run that ends lets go of records that wait for room in the queue', async () => {
   const [puts, ends]: [Promise<unknown>[], unknown[]] = [[], []];
-  const make: MakeRollouter = (source, put) => {
+  const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, (records) => {
       const more = new Uint32Array(1000); // one of them fits
       const done = put(records.map((record) => ({ ...record, columns: { ...record.columns, more } })));
@@ -537,7 +538,7 @@ test('weights of its own are asked for where rollout draws by older ones', () =>
 
 test('somebody else generates: single samples in any order, some twice, some of nobody', async () => {
   const uniform = mulberry32(3);
-  const make: MakeRollouter = (source, put) => {
+  const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, async (records) => {
       const twice = [...records, ...records].sort(() => uniform() - 0.5);
       for (const record of twice) await put([record]);
@@ -557,7 +558,7 @@ test('somebody else generates: single samples in any order, some twice, some of 
   const saved = JSON.stringify(await run.source.save());
   await run.source.close();
   const after = new Run(run.config, paced(9), { make });
-  after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
+  after.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
   after.problems.moveTo(run.problems.position);
   const all = [...first, ...(await after.steps(4))];
   expect(new Set(allGroups(all)).size).toBe(24);

@@ -366,7 +366,7 @@ describe('a client', () => {
     const state = await saved(run);
     await run.asked('1');
     for (let i = 0; i < 2; i++) await run.asked('2');
-    groups.lose(run.engine, new DeviceLostError('unknown', 'pulled out'));
+    groups.handleDeviceLoss(run.engine, new DeviceLostError('unknown', 'pulled out'));
     const fresh = running();
     groups.restore(state, { vocabSize });
     groups.attach(fresh.engine);

@@ -51,7 +51,7 @@ function session(lostAt: number): Session {
   const engine = { tokenizer, rollout: new TalkingEngine(), model };
   const never = new Promise<never>(() => {});
   const given = { config, engine, task: gsm8kToolTask(), model: { config: TINY_CONFIG, weights: 'opened' } };
-  return { ...given, lost: never, close: () => {} } as unknown as Session;
+  return { ...given, failed: never, close: () => {} } as unknown as Session;
 }
 
 /** What a run tells whose first engine is lost so. */

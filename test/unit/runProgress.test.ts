@@ -1,9 +1,11 @@
 /** What the page says of the time that is left, and lines of metrics that come later than others. */
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
+import { explainLoss } from '../../src/grpo/losses/explain.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -121,4 +123,19 @@ test('rewards without a spread are reported at the fifth step in a row, and agai
   expect(steps).toEqual([3, 5]);
   expect(reasons[1]).toContain('all samples of a group earned the same');
   expect(standing[1]).toBe('The last 7 steps did not train: all samples of a group earned the same.');
+});
+
+test('docs/guides/no-learning.md quotes what a run reports', () => {
+  const page = readFileSync('docs/guides/no-learning.md', 'utf8').split('## What the run tells you by itself')[1];
+  const quoted = Array.from(page.split('\n## ')[0].matchAll(/^\| `([^`]+?) \.\.\.` \|/gm), ([, text]) => text);
+  const step = { config, samples: [], tokens: {} as StepTokens, metrics: {} };
+  const [notFinite] = new RunHealth().observe({ ...step, step: 7 }, 'x');
+  const said = [
+    ...reported(Array<object>(5).fill({ advantage: 0 })).reasons,
+    ...reported(Array<object>(3).fill({ rate: 1 })).reasons,
+    notFinite.reason.replace('Step 7', 'Step N'),
+    explainLoss({ 'actor/pg_loss': 0, 'critic/advantages/abs_mean': 1 }) ?? '',
+  ];
+  expect(quoted).toHaveLength(said.length);
+  quoted.forEach((text, i) => expect(said[i].slice(0, text.length)).toBe(text));
 });

@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest';
 import {
+  brokenLinks,
   brokenPaths,
   commitIds,
   longSentences,
@@ -149,4 +150,14 @@ test('commit ids and paths of documents are found, other words are not', () => {
   ]);
   const exists = (path: string) => path === 'src/a.ts';
   expect(brokenPaths(linesOf('`src/a.ts` `src/`\n`src/b.ts`\n`npm run src/b.ts`'), exists)).toHaveLength(1);
+});
+
+test('links to pages and headings that do not exist are found, whatever the folder', () => {
+  const line = (file: string) => (text: string, i: number) => ({ file, number: i + 1, text });
+  const other = ['# Top', '```sh', '# not a heading', '```', '## A `b` & c', '## Top'].map(line('docs/guides/b.md'));
+  const good = '[a](b.md#a-b--c) [b](b.md#top-1) [c](../) [d](#here) [e](https://x.org/#y) `[f](g.md)`';
+  const bad = ['[a](b.md#a-b)', '[b](b.md#not-a-heading)', '[c](c.md)', '[d](#there)'];
+  const docs = [...other, ...['# Here', good, ...bad].map(line('docs/guides/a.md'))];
+  const exists = (path: string) => ['docs/guides/a.md', 'docs/guides/b.md', 'docs/'].includes(path);
+  expect(brokenLinks(docs, exists).map(({ text }) => text)).toEqual(bad);
 });

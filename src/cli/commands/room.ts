@@ -8,7 +8,7 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completed } from '../../grpo/generate/trainingSet.ts';
-import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
+import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
@@ -36,7 +36,7 @@ import { openServer, type RoomServer } from '../room/openRoom.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
-import { openEngine, openSession, type Session } from '../run/session.ts';
+import { openEngine, openSession, type CommandSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { type FinishedRun, trainInto } from '../run/shownRun.ts';
 import { tellOfRun } from './train.ts';
@@ -126,13 +126,13 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
         ...{ config, task, tokenizer: engine.tokenizer, model: checking.model, keep: keptVersions },
         fileOf: (version) => readObject(server.connection, nameOf(version)),
       });
-    const { givenUp, onStop, end } = givingUp(host);
+    const { cancelled, onStop, end } = cancelling(host);
     closing.push(end);
-    const rollouter: MakeRollouter = (_, put) =>
+    const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
-        givenUp,
+        cancelled,
         onEnd: (uid) => verified?.ended(uid),
         metrics: () => verified?.metrics() ?? {},
         exportWeights: async (version) => {
@@ -165,16 +165,16 @@ const LOOK_EVERY_MS = 200;
 const GONE_LOOKS = 25;
 
 /** A watch that starts when the run is asked to stop: it cancels a step that waits for samples once no worker can generate them. */
-function givingUp(host: RoomHost) {
-  let giveUp!: (reason: Error) => void;
-  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-  givenUp.catch(() => {}); // it may come before the trainer awaits it
+function cancelling(host: RoomHost) {
+  let cancel!: (reason: Error) => void;
+  const cancelled = new Promise<never>((_, reject) => (cancel = reject));
+  cancelled.catch(() => {}); // it may come before the trainer awaits it
   let looking: ReturnType<typeof setInterval> | undefined;
   let asked: Promise<unknown> | undefined;
   let silent = 0;
   const end = () => clearInterval(looking);
   const look = () => {
-    if (host.present() === 0) giveUp(new GivenUpError('No worker is here.'));
+    if (host.present() === 0) cancel(new CancelledError('No worker is here.'));
     asked ??= host.connection
       .flush()
       .then(() => (silent = 0))
@@ -183,7 +183,7 @@ function givingUp(host: RoomHost) {
     if (silent++ < GONE_LOOKS) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
-    giveUp(new GivenUpError('The server is gone.'));
+    cancel(new CancelledError('The server is gone.'));
     void host.connection.close(); // whatever waits for it ends
   };
   const onStop = (): string => {
@@ -193,18 +193,18 @@ function givingUp(host: RoomHost) {
       ? 'Stopping before the next step: no worker is here.'
       : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
   };
-  return { givenUp, onStop, end };
+  return { cancelled, onStop, end };
 }
 
 /** A model of the controller's own, by which samples are checked while the trained one is updated. */
-function openChecking({ model, lora }: Session, config: TrainConfig): Promise<CommandEngine> {
+function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
   say('a second model checks what workers say');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
 /** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */
-async function putModel(files: WeightStore, { model, lora }: Session): Promise<void> {
+async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
   await files.put('model', new TextEncoder().encode(file));

@@ -132,13 +132,13 @@ class ServedDevices {
   async serve(): Promise<void> {
     const [groups, engine] = [this.#groups!, this.#engine!];
     groups.attach(engine);
-    void engine.lost.then((error) => groups.lose(engine, error));
+    void engine.lost.then((error) => groups.handleDeviceLoss(engine, error));
     this.#server ??= await this.#listen(groups, engine);
   }
 
   #lose(engine: CommandEngine, error: DeviceLostError): void {
-    this.#groups?.lose(engine, error);
-    this.#groups?.ask(undefined);
+    this.#groups?.handleDeviceLoss(engine, error);
+    this.#groups?.requestStep(undefined);
     this.#asked?.reject(error);
     this.#asked = undefined;
   }
@@ -147,7 +147,7 @@ class ServedDevices {
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
     if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
-    groups.ask(count);
+    groups.requestStep(count);
     return done;
   }
 

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { Gpu } from '../../gpu/device.ts';
 import { matmulTable } from '../../gpu/ops/matmul.ts';
-import { parseCases, verifyLosses } from '../../verify/losses.ts';
+import { parseCases, verifyCases } from '../../verify/verlCases.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -61,10 +61,10 @@ async function writeKernels(folder: string, io: Output): Promise<void> {
   }
 }
 
-/** Throws InputError if the file is not what `verifyLosses` reads. */
+/** Throws InputError if the file is not what `verifyCases` reads. */
 function lossReport(text: string, file: string) {
   try {
-    return verifyLosses(parseCases(text));
+    return verifyCases(parseCases(text));
   } catch (error) {
     if (error instanceof SyntaxError) throw new InputError(`${file} is not JSON: ${error.message}.`);
     if (error instanceof TypeError) throw new InputError(`${file}: ${error.message}`);

@@ -36,7 +36,7 @@ import { type CommandEngine, currentIo } from '../process/io.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
-export interface Session {
+export interface CommandSession {
   model: AdaptedModel;
   /** Absent if every weight is trained. */
   lora?: LoraConfig;
@@ -54,7 +54,7 @@ export async function openSession(
   config: TrainConfig,
   use: EngineSpec['use'] = 'train',
   given?: Task,
-): Promise<Session> {
+): Promise<CommandSession> {
   const { path, loraAdapterPath } = config.model;
   const loaded = await loadWithAdapter(path, loraAdapterPath);
   const model = await withChatTemplate(loaded, config.model.customChatTemplate);

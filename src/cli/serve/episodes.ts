@@ -20,7 +20,7 @@ export function episodeOf(groups: ClientGroups, request: CallRequest, place: Epi
 
 /** Returns an unnamed open episode whose conversation the request extends, farthest and first. */
 function extended(groups: ClientGroups, request: CallRequest, group?: string): ClientTrajectory | undefined {
-  const unnamed = groups.alike(request, group).filter(({ name }) => name === undefined);
+  const unnamed = groups.openEpisodesLike(request, group).filter(({ name }) => name === undefined);
   const ranks = unnamed.map((one) => one.match(request)?.rank ?? 0);
   const best = Math.max(0, ...ranks);
   return best === 0 ? undefined : unnamed[ranks.indexOf(best)];

@@ -79,7 +79,7 @@ export class ClientTrainer {
       throw new InputError(
         `The step waited for ${count} complete groups, and was ended when there were ${this.groups.complete}.`,
       );
-    this.groups.ask(count);
+    this.groups.requestStep(count);
     try {
       return await this.#alone(() => this.trainer.step());
     } finally {

@@ -26,7 +26,7 @@ import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts'
 import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
 
-const isOver = (): ApiError =>
+const runOverError = (): ApiError =>
   new ApiError('The run is over; it takes no further episodes.', { status: 503, code: 'run_over' });
 
 /** Episodes of clients in their groups: where the samples of a step come from. */
@@ -43,15 +43,15 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   readonly #groupOf = new Map<ClientTrajectory, Group>();
   #complete: Group[] = [];
   /** What the current step has taken, and the counts that it told: they come back where the step fails. */
-  #taken: { step: number; groups: Group[]; asked: number | undefined; counts: Metrics } | undefined;
+  #currentStep: { step: number; groups: Group[]; requestedGroups: number | undefined; counts: Metrics } | undefined;
   /** Aborts when the engine's device is lost. */
-  #losing = new AbortController();
-  #asked: number | undefined;
-  #number = 0;
+  #deviceLost = new AbortController();
+  #requestedGroups: number | undefined;
+  #nextGroupNumber = 0;
   #version = 0;
   readonly #streams = new RandomStreams();
   #counts: Metrics = {};
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiters: (() => void)[] = [];
   #closed = false;
 
   /** Throws InputError for settings that need samples of the trainer's own making. */
@@ -74,8 +74,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
     this.#host = {
       engine: rollout,
-      lost: this.#losing.signal,
-      fresh: (signal) => this.#fresh(signal),
+      lost: this.#deviceLost.signal,
+      engineReady: (signal) => this.#engineReady(signal),
       template: new CallTemplate(tokenizer, toolParser, toolSchemasInPrompt),
       sampling,
       constrainToolCalls: agent?.constrainToolCalls ?? false,
@@ -84,13 +84,13 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       timeoutMs: timeoutS * 1000,
       count: (metric) => (this.#counts[metric] = (this.#counts[metric] ?? 0) + 1),
       join: (trajectory, request) => this.#join(trajectory, request),
-      ended: (trajectory) => this.#ended(trajectory),
+      onEnd: (trajectory) => this.#onEnd(trajectory),
     };
   }
 
   /** A new episode; it joins its group at its first call. */
   open(options: TrajectoryOptions = {}): ClientTrajectory {
-    if (this.#closed) throw isOver();
+    if (this.#closed) throw runOverError();
     return new ClientTrajectory(this.#host, options);
   }
 
@@ -140,7 +140,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** The open episodes that have the same first messages and tools (and group, where it is named). */
-  alike(request: CallRequest, group?: string): ClientTrajectory[] {
+  openEpisodesLike(request: CallRequest, group?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
     const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
@@ -148,48 +148,49 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** Resolves to true once so many groups are complete, to false if `signal` aborts or the run ends before. Rejects if the device is lost. */
   wait(groups: number, signal?: AbortSignal): Promise<boolean> {
-    return this.#enough(() => groups, signal);
+    return this.#waitForGroups(() => groups, signal);
   }
 
-  async #enough(groups: () => number, signal?: AbortSignal): Promise<boolean> {
-    const { signal: lost } = this.#losing;
-    const enough = await this.#until(() => lost.aborted || this.#complete.length >= groups(), signal);
-    lost.throwIfAborted();
-    return enough;
+  async #waitForGroups(groups: () => number, signal?: AbortSignal): Promise<boolean> {
+    const { signal: deviceLost } = this.#deviceLost;
+    const isMet = await this.#waitUntil(() => deviceLost.aborted || this.#complete.length >= groups(), signal);
+    deviceLost.throwIfAborted();
+    return isMet;
   }
 
-  async #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
-    const stopListening = signal && onAbort(signal, () => this.#changed());
-    while (!isSo() && !this.#closed && !signal?.aborted) await new Promise<void>((wake) => this.#waiting.push(wake));
+  async #waitUntil(condition: () => boolean, signal?: AbortSignal): Promise<boolean> {
+    const stopListening = signal && onAbort(signal, () => this.#notifyWaiters());
+    while (!condition() && !this.#closed && !signal?.aborted)
+      await new Promise<void>((wake) => this.#waiters.push(wake));
     stopListening?.();
-    return isSo();
+    return condition();
   }
 
   /** Number of groups of the next step. Default: data.trainBatchSize. */
-  ask(groups: number | undefined): void {
-    this.#asked = groups;
-    this.#changed();
+  requestStep(groups: number | undefined): void {
+    this.#requestedGroups = groups;
+    this.#notifyWaiters();
   }
 
   /** Resolves to true once the next step has its groups; to false if `stop` aborts. */
   override async ready(stop: AbortSignal): Promise<boolean> {
     await this.run();
     const unasked = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
-    return this.#enough(() => this.#asked ?? unasked, stop);
+    return this.#waitForGroups(() => this.#requestedGroups ?? unasked, stop);
   }
 
   async generate(step: number): Promise<GeneratedStep> {
     const { rollout } = this.#engine;
-    this.#taken = undefined;
-    const count = this.#asked ?? this.#config.data.trainBatchSize;
+    this.#currentStep = undefined;
+    const count = this.#requestedGroups ?? this.#config.data.trainBatchSize;
     if (this.#complete.length < count)
       throw new InputError(
         `${this.#complete.length} groups are complete, but the step takes ${count}; reward more episodes first.`,
       );
     await rollout.pause();
     const groups = this.#complete.splice(0, count);
-    this.#taken = { step, groups, asked: this.#asked, counts: this.#counts };
-    this.#asked = undefined;
+    this.#currentStep = { step, groups, requestedGroups: this.#requestedGroups, counts: this.#counts };
+    this.#requestedGroups = undefined;
     for (const { rewarded } of groups) for (const one of rewarded) this.#groupOf.delete(one);
     const samples = groups.flatMap((group, i) => samplesOf(group, i));
     this.#advance(step);
@@ -208,17 +209,17 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** Without a state, puts back what a step that failed had taken; else takes in the episodes of a checkpoint. */
   override restore(state: unknown, { vocabSize }: { vocabSize: number }): void {
-    if (state === undefined) this.#putBack();
-    else this.#takeIn(state, vocabSize);
+    if (state === undefined) this.#returnGroups();
+    else this.#addEpisodes(state, vocabSize);
   }
 
-  #putBack(): void {
-    if (!this.#taken) return;
-    const { step, groups, asked, counts } = this.#taken;
-    this.#taken = undefined;
+  #returnGroups(): void {
+    if (!this.#currentStep) return;
+    const { step, groups, requestedGroups, counts } = this.#currentStep;
+    this.#currentStep = undefined;
     this.#complete.unshift(...groups);
     for (const group of groups) for (const one of group.rewarded) this.#groupOf.set(one, group);
-    this.#asked ??= asked;
+    this.#requestedGroups ??= requestedGroups;
     for (const [name, count] of Object.entries(counts)) this.#counts[name] = (this.#counts[name] ?? 0) + count;
     if (this.#version === step) this.#version--; // a loss has forgotten it
   }
@@ -229,7 +230,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];
     const state: SavedEpisodes = {
       version: this.#version,
-      number: this.#number,
+      number: this.#nextGroupNumber,
       streams: this.#streams.save(),
       counts: { ...this.#counts },
       groups: groups.filter(({ members }) => members.length > 0),
@@ -238,38 +239,38 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** Takes in the episodes that are not here: those that are know more. Open ones are aborted unless callers outlive this. */
-  #takeIn(state: unknown, vocabSize: number): void {
+  #addEpisodes(state: unknown, vocabSize: number): void {
     const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
     this.#advance(version);
-    if (this.#losing.signal.aborted && this.#number > 0) return; // episodes outlive the device, see `attach`
+    if (this.#deviceLost.signal.aborted && this.#nextGroupNumber > 0) return; // episodes outlive the device, see `attach`
     const given = groups.flatMap(({ members }) => members.map(({ key: [, stream] }) => stream));
     this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have none
-    this.#number = Math.max(this.#number, number);
+    this.#nextGroupNumber = Math.max(this.#nextGroupNumber, number);
     this.#counts = { ...counts };
-    const here = new Set(this.episodes.map(({ id }) => id));
+    const inMemory = new Set(this.episodes.map(({ id }) => id));
     for (const saved of groups) {
       const { key, isComplete } = saved;
-      const left = saved.members.filter(({ id }) => !here.has(id));
-      const episodes = left.map((one) => ClientTrajectory.restore(this.#host, one));
+      const missing = saved.members.filter(({ id }) => !inMemory.has(id));
+      const episodes = missing.map((one) => ClientTrajectory.restore(this.#host, one));
       if (episodes.length === 0) continue;
       // The group that is here still continues with the numbers of the saved one.
       const isHere = [...this.#groupOf.values()].some((group) => group.number === saved.number);
-      const stream = isHere ? this.#streams.take(key, version, this.#number++) : saved.members[0].key[1];
+      const stream = isHere ? this.#streams.take(key, version, this.#nextGroupNumber++) : saved.members[0].key[1];
       const group = restoreGroup(saved, stream, episodes);
       for (const one of episodes) this.#groupOf.set(one, group);
       (isComplete ? this.#complete : this.#incomplete).push(group);
       if (group.rewarded.length === episodes.length && !isComplete) this.#waitForMore(group);
       if (!this.#limits.outlives) for (const one of episodes) one.abort();
     }
-    this.#changed();
+    this.#notifyWaiters();
   }
 
   /** Ends calls in flight and the wait for a step by `error`: the engine's device is lost. Later calls wait for `attach`. */
-  lose(engine: TrainerEngine, error: DeviceLostError): void {
-    if (this.#closed || engine !== this.#engine || this.#losing.signal.aborted) return;
+  handleDeviceLoss(engine: TrainerEngine, error: DeviceLostError): void {
+    if (this.#closed || engine !== this.#engine || this.#deviceLost.signal.aborted) return;
     this.#version = 0; // a checkpoint that is restored sets another
-    this.#losing.abort(error);
-    this.#changed();
+    this.#deviceLost.abort(error);
+    this.#notifyWaiters();
   }
 
   /**
@@ -279,14 +280,14 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   attach(engine: TrainerEngine): void {
     if (engine === this.#engine) return;
     this.#engine = engine;
-    this.#losing = new AbortController();
-    Object.assign(this.#host, { engine: engine.rollout, lost: this.#losing.signal });
-    this.#changed();
+    this.#deviceLost = new AbortController();
+    Object.assign(this.#host, { engine: engine.rollout, lost: this.#deviceLost.signal });
+    this.#notifyWaiters();
   }
 
-  async #fresh(signal?: AbortSignal): Promise<void> {
-    await this.#until(() => !this.#losing.signal.aborted, signal);
-    if (this.#closed) throw isOver();
+  async #engineReady(signal?: AbortSignal): Promise<void> {
+    await this.#waitUntil(() => !this.#deviceLost.signal.aborted, signal);
+    if (this.#closed) throw runOverError();
   }
 
   /** Lets the engine run. */
@@ -309,12 +310,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     await this.run(); // calls in flight end by their abort
     for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
     for (const group of this.#incomplete) clearTimeout(group.timer);
-    this.#changed();
+    this.#notifyWaiters();
   }
 
   #join(trajectory: ClientTrajectory, request: CallRequest): [number, number, number] {
     const { maxTrajectories } = this.#limits;
-    if (this.#closed) throw isOver();
+    if (this.#closed) throw runOverError();
     if (this.#groupOf.size >= maxTrajectories)
       throw new ApiError(
         `${maxTrajectories} episodes are open or wait for their step; reward or abort some, or train a step, then try again.`,
@@ -323,7 +324,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const key = keyOf(request, trajectory.groupName);
     let group = this.#incomplete.find((one) => one.key === key && one.members.size < this.#config.rollout.n);
     if (!group) {
-      const number = this.#number++;
+      const number = this.#nextGroupNumber++;
       const stream = this.#streams.take(key, this.#version, number);
       group = { key, number, stream, members: new Set(), rewarded: [], joined: 0 };
       this.#incomplete.push(group);
@@ -334,7 +335,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return [this.#config.seed, group.stream, group.joined++];
   }
 
-  #ended(trajectory: ClientTrajectory): void {
+  #onEnd(trajectory: ClientTrajectory): void {
     const group = this.#groupOf.get(trajectory);
     if (!group) return;
     if (trajectory.state === 'rewarded') group.rewarded.push(trajectory);
@@ -365,7 +366,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #close(group: Group): void {
     this.#forget(group);
     this.#complete.push(group);
-    this.#changed();
+    this.#notifyWaiters();
   }
 
   #forget(group: Group): void {
@@ -373,7 +374,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#incomplete = this.#incomplete.filter((other) => other !== group);
   }
 
-  #changed(): void {
-    for (const wake of this.#waiting.splice(0)) wake();
+  #notifyWaiters(): void {
+    for (const wake of this.#waiters.splice(0)) wake();
   }
 }

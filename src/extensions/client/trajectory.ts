@@ -23,7 +23,7 @@ export interface TrajectoryHost {
   /** Aborts, with its error, when the engine's device is lost: calls in flight end by it. */
   lost: AbortSignal;
   /** Resolves when there is an engine again, or `signal` aborts. Throws ApiError if the run has ended. */
-  fresh(signal: AbortSignal | undefined): Promise<void>;
+  engineReady(signal: AbortSignal | undefined): Promise<void>;
   template: CallTemplate;
   /** The run's; `maxNewTokens` = data.maxResponseLength. */
   sampling: SamplingParams;
@@ -37,7 +37,7 @@ export interface TrajectoryHost {
   /** Before the first call: finds its group. Throws ApiError if there is no room. Returns what its random keys start with. */
   join(trajectory: ClientTrajectory, request: CallRequest): [seed: number, group: number, member: number];
   /** It has its reward, or has been aborted. */
-  ended(trajectory: ClientTrajectory): void;
+  onEnd(trajectory: ClientTrajectory): void;
 }
 
 /** What an episode is begun with. */
@@ -168,7 +168,7 @@ export class ClientTrajectory {
     clearTimeout(this.#timer);
     this.#underWay++;
     try {
-      if (this.#host.lost.aborted) await this.#host.fresh(signal);
+      if (this.#host.lost.aborted) await this.#host.engineReady(signal);
       this.#expectOpen(signal);
       return await this.#call(request, options);
     } finally {
@@ -326,7 +326,7 @@ export class ClientTrajectory {
     this.#stopListening?.();
     this.#ending.abort();
     for (const sequence of this.#sequences) if (!sequence.isBusy) this.#release(sequence);
-    if (this.#key) this.#host.ended(this);
+    if (this.#key) this.#host.onEnd(this);
   }
 
   /** Between two calls the clock runs. */

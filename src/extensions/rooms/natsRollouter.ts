@@ -44,7 +44,7 @@ export interface NatsRollouterOptions {
    */
   handledAtOnce?: number;
   /** Rejects if the step that waits for samples is cancelled. */
-  givenUp?: Promise<never>;
+  cancelled?: Promise<never>;
   /** The group is over: no sample of it is checked any more. */
   onEnd?(uid: string): void;
   /** More metrics of a step. */
@@ -85,8 +85,8 @@ export class NatsRollouter implements Rollouter {
   }
 
   get failed(): Promise<never> {
-    const { givenUp } = this.#options;
-    return givenUp ? Promise.race([givenUp, this.#life.failed]) : this.#life.failed;
+    const { cancelled } = this.#options;
+    return cancelled ? Promise.race([cancelled, this.#life.failed]) : this.#life.failed;
   }
 
   /** Groups that an earlier controller has published are not published again. */
@@ -97,7 +97,7 @@ export class NatsRollouter implements Rollouter {
         if (isAfter(group, this.#newest)) this.#newest = group;
         const outstanding: Outstanding = { group, samples: new Set(), put: 0 };
         this.#groups.set(uid, outstanding);
-        await this.#unlessGivenUp(this.#publish(outstanding));
+        await this.#unlessCancelled(this.#publish(outstanding));
       }),
     );
     this.#life.running ??= this.#run(this.#life);
@@ -106,16 +106,16 @@ export class NatsRollouter implements Rollouter {
   async updateWeights(version: number): Promise<WeightTransfer> {
     const started = performance.now();
     const bytes = await this.#options.exportWeights(version);
-    await this.#unlessGivenUp(untilDone(() => this.#host.publishWeights(version, bytes), this.#life.ending.signal));
+    await this.#unlessCancelled(untilDone(() => this.#host.publishWeights(version, bytes), this.#life.ending.signal));
     return { version, bytes: bytes.length, seconds: (performance.now() - started) / 1000, overlapSeconds: 0 };
   }
 
   /** Waits for the server no longer than for samples. */
-  #unlessGivenUp<T>(work: Promise<T>): Promise<T> {
-    const { givenUp } = this.#options;
-    if (!givenUp) return work;
+  #unlessCancelled<T>(work: Promise<T>): Promise<T> {
+    const { cancelled } = this.#options;
+    if (!cancelled) return work;
     work.catch(() => {}); // it ends with this controller's life, when nobody waits for it any more
-    return Promise.race([work, givenUp]);
+    return Promise.race([work, cancelled]);
   }
 
   metrics(): Metrics {

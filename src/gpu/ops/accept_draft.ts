@@ -17,14 +17,14 @@ interface AcceptDraftArgs {
   entries: View;
   /** [slots, 4] in and out */
   state: View;
-  /** First entry, and how many. */
+  /** First entry, and number of entries. */
   first: number;
   n: number;
-  /** false: hold sequences that drew something else than was guessed; true: let them continue. */
+  /** false: hold sequences whose sampled token differs from the guess; true: release them. */
   resume: boolean;
 }
 
-/** Records the comparison of what entries first .. first + n - 1 have just drawn with what was guessed. */
+/** Records the comparison of the tokens just sampled for entries first .. first + n - 1 with the guesses. */
 export function acceptDraft(gpu: Gpu, { entries, state, first, n, resume }: AcceptDraftArgs): void {
   expectElements('accept_draft entries [rows, 4]', entries, (first + n) * 4);
   gpu.dispatch(acceptDraftKernel, { entries, state }, { first, n, resume: resume ? 1 : 0 }, groupsOf(n));

@@ -40,7 +40,7 @@ const adamwKernel = defineKernel({
   },
 });
 
-/** Threads of grad_norm.wgsl: the slots of `partial` that one arena takes. */
+/** Threads of grad_norm.wgsl: the number of slots of `partial` that one arena uses. */
 export const NORM_SLOTS = 256;
 
 /** Records partial[slot ..] = sums of squares of g [n]. */
@@ -68,7 +68,7 @@ interface AdamwArgs {
   beta2: number;
   eps: number;
   weightDecay: number;
-  /** Steps taken, this one included: 1, 2, ... */
+  /** Number of steps, including this one: 1, 2, ... */
   t: number;
 }
 

@@ -36,24 +36,25 @@ const attentionBwdKvKernel = defineKernel({
   params,
 });
 
-/** True if a head dim has kernels of its own, with everything in registers. */
+/** True if a head dim has generated kernels that hold everything in registers. */
 const isPrinted = (D: number): boolean => D % 4 === 0;
 
 /**
- * How rows are shared out; all give the same bits. `tiled`: a thread takes two rows. `shared`: so does a lane, and the lanes
- * of a subgroup load each key together. `alone`: a thread takes one row, since neighbours are of different sequences.
+ * Assignment of rows to threads; all forms compute the same bits. `tiled`: a thread computes two rows. `shared`: a lane
+ * computes two rows, and the lanes of a subgroup load each key together. `alone`: a thread computes one row, because
+ * neighbouring rows are of different sequences.
  */
 export type AttentionForm = 'tiled' | 'shared' | 'alone';
 
 /**
- * Rows a thread, where neighbouring rows share keys. 4 rows run 10 to 20% faster still on SwiftShader than 2, but take seconds
+ * Rows per thread if neighbouring rows share keys. 4 rows are 10 to 20% faster than 2 on SwiftShader, but take seconds
  * to compile.
  */
 const rowsPerThread = (D: number): number => (D > 32 ? 1 : 2);
 
 type AttentionKernel<R extends string, W extends string> = Kernel<R, W, keyof typeof params>;
 
-/** A kernel's form for a head dim, and how many workgroups it takes. */
+/** Returns a kernel's variant for a head dim, and its number of workgroups. */
 function forHeadDim<R extends string, W extends string>(
   generic: AttentionKernel<R, W>,
   print: (tile: AttentionTile) => string,
@@ -75,18 +76,18 @@ const forward = forHeadDim(attentionKernel, printAttention);
 const backwardQ = forHeadDim(attentionBwdQKernel, printAttentionBwdQ);
 const backwardKv = forHeadDim(attentionBwdKvKernel, printAttentionBwdKv);
 
-/** Forms that this adapter runs for a head dim, the preferred one first; rows of one sequence. */
+/** Returns the forms that this adapter supports for a head dim, the fastest first, for rows of one sequence. */
 export function attentionForms({ adapter }: Gpu, D: number): AttentionForm[] {
   return sharingLanes(adapter) > 0 && isPrinted(D) ? ['shared', 'tiled'] : ['tiled'];
 }
 
-/** Forward for a head dim: for rows of a sequence, and for lone ones. */
+/** Forward kernels for a head dim: for rows of one sequence, and for single rows. */
 export function attentionForwardKernels(gpu: Gpu, D: number): Kernel[] {
   const [form] = attentionForms(gpu, D);
   return [...new Set<Kernel>([forward(gpu, D, form).kernel, forward(gpu, D, 'alone').kernel])];
 }
 
-/** And both backward kernels. */
+/** Forward kernels and both backward kernels. */
 export function attentionKernels(gpu: Gpu, D: number): Kernel[] {
   const [form] = attentionForms(gpu, D);
   return [...attentionForwardKernels(gpu, D), backwardQ(gpu, D, form).kernel, backwardKv(gpu, D, form).kernel];
@@ -103,7 +104,7 @@ interface AttentionArgs extends Heads {
   out: View;
   /** [N, H] out */
   lse: View;
-  /** `alone` in a decode step; absent = the best of `attentionForms`. */
+  /** `alone` in a decode step. Default: the fastest of `attentionForms`. */
   form?: AttentionForm | undefined;
 }
 

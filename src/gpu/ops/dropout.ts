@@ -18,15 +18,15 @@ interface DropoutArgs {
   /** [n] out, or in and out with `add` */
   y: View;
   n: number;
-  /** Share that becomes 0, in [0, 1). */
+  /** Share of values that become 0, in [0, 1). */
   p: number;
-  /** The mask follows from it; backward gives the same. */
+  /** Random key of the mask; backward needs the same key. */
   key: readonly [number, number];
-  /** y += instead of y =. */
+  /** True for y += instead of y =. */
   add?: boolean;
 }
 
-/** Records inverted dropout of the first n values. Its backward is itself, with the gradient for x. */
+/** Records inverted dropout of the first n values. The backward pass is the same call with the gradient as x. */
 export function dropout(gpu: Gpu, { x, y, n, p, key, add = false }: DropoutArgs): void {
   expectElements('dropout x [n]', x, n);
   expectElements('dropout y [n]', y, n);

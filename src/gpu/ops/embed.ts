@@ -22,7 +22,9 @@ const embedBwdKernel = defineKernel({
   params: { U: 'u32', C: 'u32', first: 'u32', count: 'u32' },
 });
 
-/** Rows first .. first + rows - 1 of a matrix: a table beyond what a device binds lies in several buffers. */
+/**
+ * Rows first .. first + rows - 1 of a matrix. A table above the device's binding limit is split into several buffers.
+ */
 export interface RowChunk {
   /** [rows, C] */
   view: View;

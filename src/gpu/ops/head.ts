@@ -63,7 +63,7 @@ interface HeadEntriesArgs extends HeadStatsArgs {
   /** [E] */
   targets: View;
   E: number;
-  /** Head row that row 0 of logits is. */
+  /** Head row that corresponds to row 0 of logits. */
   firstRow: number;
 }
 
@@ -74,7 +74,7 @@ interface HeadLogprobArgs extends HeadEntriesArgs {
   entropy: View;
 }
 
-/** Records the log-prob and entropy of every entry whose row lies in this chunk. */
+/** Records the log-prob and entropy of every entry whose row is in this chunk. */
 export function headLogprob(gpu: Gpu, args: HeadLogprobArgs): void {
   const { logits, stats, entryRow, targets, logp, entropy, E, R, V, firstRow, temperature } = args;
   expectElements('head_logprob logp [E]', logp, E);
@@ -87,7 +87,9 @@ interface HeadCdfArgs extends HeadEntriesArgs {
   cdf: View;
 }
 
-/** Records where the target of every entry whose row lies in this chunk is in its row's cumulative distribution. */
+/**
+ * Records the bounds of the target in its row's cumulative distribution, for every entry whose row is in this chunk.
+ */
 export function headCdf(gpu: Gpu, args: HeadCdfArgs): void {
   const { logits, stats, entryRow, targets, cdf, E, R, V, firstRow, temperature } = args;
   expectElements('head_cdf cdf [E, 3]', cdf, E * 3);

@@ -38,7 +38,9 @@ const loraUpBwdBKernel = defineKernel({
   params,
 });
 
-/** Columns of one adapted module: in y, and how many. At most three share a matrix (q, k, v). */
+/**
+ * Columns of one adapted module in y: the first one and their number. At most three modules share a matrix (q, k, v).
+ */
 export interface LoraSpan {
   column: number;
   width: number;

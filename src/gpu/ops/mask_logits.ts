@@ -26,7 +26,7 @@ interface MaskLogitsArgs {
   V: number;
 }
 
-/** Records that tokens outside of their slots' masks cannot be drawn. Layouts: kernels/mask_logits.wgsl. */
+/** Records a mask: tokens outside their slots' masks cannot be sampled. Layouts: kernels/mask_logits.wgsl. */
 export function maskLogits(gpu: Gpu, { entries, masks, adjusted, n, V }: MaskLogitsArgs): void {
   expectElements('mask_logits entries [n, 4]', entries, n * 4);
   expectElements('mask_logits adjusted [n, V]', adjusted, n * V);

@@ -17,7 +17,7 @@ const params = {
   accumulate: 'u32',
 } as const;
 
-/** A tile's kernel. Every tile gives the same bits on one adapter; they differ in speed alone. */
+/** Returns the kernel of a tile. All tiles compute the same bits on one adapter and differ only in speed. */
 export const matmulKernel = kernelFamily(
   { read: ['a', 'b', 'add'], write: ['y'], params },
   (variant: MatmulVariant) => `matmul_${variant}`,
@@ -25,12 +25,12 @@ export const matmulKernel = kernelFamily(
 );
 
 /**
- * Up to how many rows each tile is used, and what to take instead where more than a sixteenth of its columns would lie past
- * the end; the last row has no bound.
+ * Largest number of rows for each tile, and the tile to use instead if more than a sixteenth of its columns were past
+ * the end. The last entry has no upper bound.
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Fastest tile by rows, for each adapter family; see docs/lab/log.md. `wide` and `none` were not measured. */
+/** Fastest tile by rows for each adapter family; see docs/lab/log.md. `wide` and `none` were not measured. */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
@@ -55,19 +55,22 @@ const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
 
 const pinned = new WeakMap<Gpu, MatmulTable>();
 
-/** The tiles this device uses from now on, in place of the built-in table's; undefined = the built-in ones again. */
+/** Sets the tiles that this device uses; undefined restores the built-in table. */
 export function useMatmulTable(gpu: Gpu, table: MatmulTable | undefined): void {
   if (table) pinned.set(gpu, table);
   else pinned.delete(gpu);
 }
 
-/** The tiles this device uses: those that were found or pinned, else the built-in choice by kind of adapter. */
+/** Tiles that this device uses: measured or pinned ones, otherwise the built-in table of its family. */
 export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS[adapterFamily(gpu.adapter)];
 
 /** True if the built-in table was measured on such an adapter. */
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
-/** The tile by rows and columns: loads are what costs, and lanes of a subgroup can share them. `K`: it is about to be used. */
+/**
+ * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If `K` is
+ * given, the tile is about to be used, so that a compiled one is chosen.
+ */
 export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVariant {
   const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
   const width = MATMUL_TILES[tile].cols * gpu.adapter.subgroupSize;
@@ -78,18 +81,21 @@ export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVaria
   return compiledTile(gpu, best);
 }
 
-/** Meanwhile another tile serves, which gives the same bits: the one for most rows that is there. */
+/** Returns a compiled tile with the same bits, until the wanted one is compiled: the one for the most rows. */
 function compiledTile(gpu: Gpu, wanted: MatmulVariant): MatmulVariant {
   const there = matmulTable(gpu).filter(([, tile]) => !gpu.isCompiling(matmulKernel(tile)));
   return there.at(-1)?.[1] ?? wanted;
 }
 
-/** Sums that a thread of a hardware GPU has registers for; a software adapter spills them to a stack, and is none the slower. */
+/**
+ * Most sums that a hardware GPU's thread has registers for. A software adapter spills them to a stack without being
+ * slower.
+ */
 const MOST_SUMS = 64;
 
 /**
- * True if the adapter has subgroups as wide as the tile needs, and no wider than its workgroup. A phone with subgroups of 4
- * could run SwiftShader's tiles of up to 512 sums, but must not even compile them.
+ * True if the adapter has subgroups that are as wide as the tile needs and no wider than its workgroup. A phone with
+ * subgroups of 4 could run SwiftShader's tiles of up to 512 sums, but must not compile them.
  */
 export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
   const tile = MATMUL_TILES[variant];
@@ -98,16 +104,21 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
   return adapter.subgroupSize >= tile.subgroup && adapter.subgroupMaxSize <= tile.workgroup;
 }
 
-/** Tiles that `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
+/** Tiles that `chooseMatmul` can choose on this adapter, largest first, because it takes longest to compile. */
 export const matmulKernels = (gpu: Gpu): Kernel[] => kernelsOf(matmulTable(gpu));
 
-/** Returns the kernels to start with. Tiles for most rows are left for later: a software adapter compiles them slowest. */
+/**
+ * Returns the kernels to compile first. Tiles for most rows are postponed, because a software adapter compiles them
+ * slowest.
+ */
 export function firstMatmulKernels(gpu: Gpu): Kernel[] {
   const table = matmulTable(gpu);
   return kernelsOf(table.length > 1 ? table.slice(0, -1) : table);
 }
 
-/** Multiplications after which a tile for most rows has cost a software adapter as much time as its compilation does. */
+/**
+ * Multiplications after which a missing tile for most rows has cost a software adapter as much time as its compilation.
+ */
 export const WORTH_COMPILING = 5e9;
 
 const kernelsOf = (table: MatmulTable): Kernel[] => {
@@ -129,9 +140,9 @@ export interface MatmulArgs {
   M: number;
   N: number;
   K: number;
-  /** y += instead of y =. */
+  /** True for y += instead of y =. */
   accumulate?: boolean;
-  /** Pins a variant (tests, benchmarks). */
+  /** Fixes the tile, for tests and benchmarks. */
   variant?: MatmulVariant;
 }
 
@@ -148,9 +159,10 @@ export function matmulNt(gpu: Gpu, args: MatmulArgs): void {
 }
 
 /**
- * Records y [M, N / 2] = silu(gate) * up, where x b = [gate | up], with the bits of the product and `swiglu` after it, where
- * the tile that is chosen can. Returns false, and records nothing, where it cannot, and for a y of halves: without this, gate
- * and up are rounded to halves in between, and lavapipe's compiler takes such a rounding out of a kernel.
+ * Records y [M, N / 2] = silu(gate) * up, where x b = [gate | up], if the chosen tile supports it; the bits equal those
+ * of the product followed by `swiglu`. Otherwise records nothing and returns false. Also returns false for a y of
+ * halves: the separate kernels round gate and up to halves in between, and lavapipe's compiler would remove such a
+ * rounding within a kernel.
  */
 export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'accumulate'>): boolean {
   const { M, N, K } = args;
@@ -160,7 +172,7 @@ export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'a
   return true;
 }
 
-/** True if a tile knows added = 3, SwiGLU. */
+/** True if a tile supports added = 3, SwiGLU. */
 export const isGated = (tile: MatmulTile): boolean => 'gated' in tile && tile.gated === true;
 
 interface MatmulTnArgs {
@@ -173,7 +185,7 @@ interface MatmulTnArgs {
   M: number;
   N: number;
   K: number;
-  /** y += (absent) or y =. */
+  /** True or undefined for y +=, false for y =. */
   accumulate?: boolean;
   variant?: MatmulVariant;
 }
@@ -198,13 +210,16 @@ function record(
   expectElements(`matmul y [M, ${width === N ? 'N' : 'N / 2'}]`, y, M * width);
   const chosen = variant ?? chooseMatmul(gpu, M, N, K);
   const values = { ...sizes, added, accumulate };
-  // A binding that is not added must still be bound; as plain bytes, since `add` never holds halves.
+  // A binding that is not added must still be bound. It is bound as plain bytes, because `add` never has halves.
   const unused = x.half ? { ...x, half: false } : x;
   const views = { a: x, b, add: add ?? bias ?? unused, y };
   gpu.dispatch(matmulKernel(chosen), views, values, groups(gpu, MATMUL_TILES[chosen], M, N));
 }
 
-/** Workgroups for every tile. The subgroup size may vary within [min, max] of the adapter; both ends are covered. */
+/**
+ * Number of workgroups for every tile. The subgroup size can vary within [min, max] of the adapter; the number covers
+ * both ends.
+ */
 function groups({ adapter }: Gpu, tile: MatmulTile, M: number, N: number): number {
   if ('depth' in tile) return Math.ceil(M / (16 * tile.rows)) * Math.ceil(N / (16 * tile.cols));
   const { rows, cols, workgroup, lanes } = tile;

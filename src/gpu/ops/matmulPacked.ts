@@ -1,4 +1,7 @@
-/** Products whose weights are packed, made float32 in the load. Asked for only where there are such weights. */
+/**
+ * Products with packed weights, which are converted to float32 as they are loaded. Imported only if there are such
+ * weights.
+ */
 
 import { printPacked } from '../../../kernels/matmulPacked.ts';
 import { PACKED_TILES, type PackedTile, type PackedVariant } from '../../../kernels/tiles.ts';
@@ -20,7 +23,10 @@ const params = {
   accumulate: 'u32',
 } as const;
 
-/** A tile's kernel. Every tile gives the bits of unpacking and a float32 product after it; they differ in speed alone. */
+/**
+ * Returns the kernel of a tile. All tiles compute the bits of unpacking followed by a float32 product, and differ only
+ * in speed.
+ */
 export const packedKernel = kernelFamily(
   { read: ['a', 'b', 'add'], write: ['y'], params },
   (variant: PackedVariant) => `matmul_packed_${variant}`,
@@ -33,7 +39,7 @@ const PLAIN: PackedTable = [
   [4, 'plain_2x8'],
   [Infinity, 'plain_8x8'],
 ];
-/** Up to how many rows each tile is taken. */
+/** Largest number of rows for each tile. */
 const BY_ROWS: Record<AdapterFamily, PackedTable> = {
   four: [
     [4, 'subgroup4_4x8'],
@@ -47,7 +53,7 @@ const BY_ROWS: Record<AdapterFamily, PackedTable> = {
 
 const tilesOf = ({ adapter }: Gpu): PackedTable => BY_ROWS[adapterFamily(adapter)];
 
-/** True if the adapter has subgroups as wide as the tile needs; one that swaps within quads is for subgroups of 4 alone. */
+/** True if the adapter has subgroups as wide as the tile needs. A tile that swaps within quads needs subgroups of 4. */
 export function packedRunsOn({ adapter }: Gpu, variant: PackedVariant): boolean {
   const { subgroup, quad, workgroup }: PackedTile = PACKED_TILES[variant];
   if (subgroup === 0) return true;
@@ -55,22 +61,22 @@ export function packedRunsOn({ adapter }: Gpu, variant: PackedVariant): boolean 
 }
 
 export interface PackedMatmulArgs extends Omit<MatmulArgs, 'variant'> {
-  /** b is [N, K]. */
+  /** True if b is [N, K]. */
   transposed?: boolean;
-  /** Pins a tile (tests, benchmarks). */
+  /** Fixes the tile, for tests and benchmarks. */
   tile?: PackedVariant;
 }
 
-/** The tiles that products of any size choose among on this adapter. */
+/** Tiles that products of any size can choose on this adapter. */
 export const packedKernels = (gpu: Gpu): Kernel[] => tilesOf(gpu).map(([, variant]) => packedKernel(variant));
 
-/** Compiles what products of these weights will use. */
+/** Compiles the kernels that products with these weights will use. */
 export async function preparePacked(gpu: Gpu, format: PackedFormat): Promise<void> {
   const kernels = packedKernels(gpu);
   await Promise.all(kernels.flatMap((kernel) => [0, 1].map((NT) => gpu.prepare(kernel, overridesOf(format, NT)))));
 }
 
-/** Records y = x b or, transposed, x b^T (+ add | + bias) for packed b. N and K are multiples of 8. */
+/** Records y = x b or, if transposed, x b^T (+ add | + bias) for packed b. N and K are multiples of 8. */
 export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
   const { x, b, add, bias, y, M, N, K, transposed = false } = args;
   const { format } = b.packed!;
@@ -81,7 +87,7 @@ export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
   const variant = args.tile ?? tilesOf(gpu).find(([rows]) => M <= rows)![1];
   const lies = transposed ? { run: K, block: 8, col: K } : { run: N, block: 8 * N, col: 1 };
   const values = { M, N, K, ...lies, added: add ? 2 : bias ? 1 : 0, accumulate: args.accumulate ? 1 : 0 };
-  // A binding that is not added must still be bound; as plain bytes, since `add` never holds halves.
+  // A binding that is not added must still be bound. It is bound as plain bytes, because `add` never has halves.
   const unused = x.half ? { ...x, half: false } : x;
   const views = { a: x, b, add: add ?? bias ?? unused, y };
   const overrides = overridesOf(format, transposed ? 1 : 0);
@@ -90,7 +96,10 @@ export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
 
 const overridesOf = (format: PackedFormat, NT: number) => ({ FORMAT: PACKED_FORMATS.indexOf(format), NT });
 
-/** Workgroups for every tile; the subgroup size may vary within [min, max] of the adapter, and both ends are covered. */
+/**
+ * Number of workgroups for every tile. The subgroup size can vary within [min, max] of the adapter; the number covers
+ * both ends.
+ */
 function groups({ adapter }: Gpu, { rows, workgroup, lanes }: PackedTile, M: number, N: number): number {
   const need = (size: number) => Math.ceil((Math.ceil(M / rows) * Math.ceil(N / (8 * size))) / (workgroup / size));
   if (lanes) return need(lanes);

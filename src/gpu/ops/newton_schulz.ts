@@ -22,10 +22,10 @@ const newtonSchulzKernel = defineKernel({
   params: { d: 'u32', a: 'f32', b: 'f32', c: 'f32' },
 });
 
-/** Keller Jordan's quintic: singular values go to about 1 (0.7 to 1.2) in five steps. */
+/** Keller Jordan's quintic: moves singular values to about 1 (0.7 to 1.2) in five steps. */
 const [A, B, C] = [3.4445, -4.775, 2.0315];
 const STEPS = 5;
-/** torch.optim.Muon's; below such a norm the update shrinks. */
+/** Same as in torch.optim.Muon; for a smaller norm the update shrinks. */
 const EPS = 1e-7;
 
 interface NewtonSchulzArgs {
@@ -45,8 +45,8 @@ interface NewtonSchulzArgs {
 }
 
 /**
- * Records y = scale * (the nearly orthogonal matrix of x's singular vectors), by products of the smaller Gram matrix: of
- * x x^T where x is wide, of x^T x where it is tall.
+ * Records y = scale * (the nearly orthogonal matrix of x's singular vectors), with products of the smaller Gram matrix:
+ * of x x^T if x is wide, of x^T x if it is tall.
  */
 export function newtonSchulz(gpu: Gpu, args: NewtonSchulzArgs): void {
   const { gram, square, partial, rows, cols, scale } = args;
@@ -62,6 +62,6 @@ export function newtonSchulz(gpu: Gpu, args: NewtonSchulzArgs): void {
     gpu.dispatch(newtonSchulzKernel, { gram, y: square }, { d, a, b, c }, groupsOf(d * d));
     if (rows <= cols) matmulNn(gpu, { x: square, b: x, y, M: rows, N: cols, K: d });
     else matmulNn(gpu, { x, b: square, y, M: rows, N: cols, K: d });
-    [x, y] = [y, x]; // an odd number of steps ends in args.y
+    [x, y] = [y, x]; // after an odd number of steps the result is in args.y
   }
 }

@@ -1,4 +1,6 @@
-/** Weights packed into fewer bits, as they are loaded. */
+/**
+ * Packs weights into fewer bits as they are loaded.
+ */
 
 import code from '../../../kernels/pack.wgsl?raw';
 import type { Gpu, View } from '../device.ts';

@@ -6,23 +6,26 @@ import { defineKernel, type Kernel, type Scalar } from '../kernel.ts';
 import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
-/** A policy loss as its kernels take it: plain data, its text included, so that it crosses to a worker. */
+/**
+ * A policy loss in the form that its kernels need. Plain data including its WGSL text, so that it can be sent to a
+ * worker.
+ */
 export interface PolicyLossText {
   /** Name of the loss, for labels and errors. */
   lossMode: string;
-  /** Every number it reads by name: fields of `params` in its WGSL. */
+  /** Every number that the loss reads, by name: fields of `params` in its WGSL. */
   numbers: Readonly<Record<string, number>>;
   /** `fn rowGrad(t: Token) -> f32`, d loss / d logp of a token before its weight; see kernels/policy_loss.wgsl. */
   wgsl: string;
-  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`; present = the loss needs sums over whole sequences. */
+  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`. Present if the loss needs sums over full sequences. */
   sequenceTermWgsl?: string;
 }
 
-/** A kernel of one loss, and where the loss's own text stands in it. */
+/** A kernel of one loss, and the position of the loss's own text in it. */
 interface LossKernel<R extends string = string, W extends string = string> {
   kernel: Kernel<R, W>;
   text: string;
-  /** Lines of the kernel's code before the text. */
+  /** Number of lines in the kernel's code before the loss's text. */
   linesBefore: number;
 }
 
@@ -31,10 +34,10 @@ export interface LossKernels {
   stats: LossKernel<'logp' | 'inputs' | 'seqStart', 'stats'> | undefined;
 }
 
-/** A kernel's file from its bindings on: what stands before them is replaced by the loss's own. */
+/** Returns a kernel's file from its bindings on. The loss's own text replaces everything before them. */
 const frameOf = (code: string): string => code.slice(code.indexOf('@group(0) @binding(0)'));
 
-/** Fields a kernel's parameters have room for. */
+/** Most fields in the parameters of a kernel. */
 const MOST_PARAMS = 64;
 
 function joined<R extends string, W extends string>(
@@ -63,7 +66,9 @@ function joined<R extends string, W extends string>(
 
 const made = new Map<string, LossKernels>();
 
-/** The kernels of a loss, made when they are first asked for; the same text gives the same kernels. Throws InputError. */
+/**
+ * Returns the kernels of a loss, created at first request. The same text returns the same kernels. Throws InputError.
+ */
 export function policyLossKernels(loss: PolicyLossText): LossKernels {
   const key = JSON.stringify([loss.lossMode, Object.keys(loss.numbers), loss.wgsl, loss.sequenceTermWgsl]);
   const known = made.get(key);
@@ -88,7 +93,7 @@ export function policyLossKernels(loss: PolicyLossText): LossKernels {
   return kernels;
 }
 
-/** Compiles the kernels of a loss ahead of use. Throws an InputError with the compiler's message where its text is wrong. */
+/** Compiles the kernels of a loss in advance. Throws InputError with the compiler's message if its text is wrong. */
 export async function preparePolicyLoss(gpu: Gpu, loss: PolicyLossText): Promise<void> {
   const { row, stats } = policyLossKernels(loss);
   for (const lossKernel of stats ? [row, stats] : [row]) {
@@ -125,7 +130,7 @@ const KL_IDS: Readonly<Record<string, number>> = {
 };
 const NO_CLAMP = 1e30;
 
-/** k1+, k3+, abs+ have the gradient of k2. */
+/** Id of a KL type. k1+, k3+, abs+ have the gradient of k2. */
 function klId(type: string): number {
   const id = type.endsWith('+') ? KL_IDS.k2 : KL_IDS[type];
   if (id === undefined)
@@ -133,24 +138,24 @@ function klId(type: string): number {
   return id;
 }
 
-/** Inputs of the kernel, of an entry beside its log-prob; all [E]. */
+/** Inputs of the kernel for each entry in addition to its log-prob; all [E]. */
 export interface PolicyRows {
   oldLogProbs: ArrayLike<number>;
   advantages: ArrayLike<number>;
   weights: ArrayLike<number>;
   refLogProbs?: ArrayLike<number> | undefined;
-  /** Absent = weights. */
+  /** Default: weights. */
   klWeights?: ArrayLike<number> | undefined;
-  /** 1 = trained; absent = all. */
+  /** 1 = trained. Default: all. */
   mask?: ArrayLike<number> | undefined;
-  /** 1 = selected by clip-cov / kl-cov; absent = none. */
+  /** 1 = selected by clip-cov / kl-cov. Default: no entry. */
   selected?: ArrayLike<number> | undefined;
 }
 
-/** Numbers a row of `inputs` holds. */
+/** Numbers per row of `inputs`. */
 export const POLICY_INPUTS = 6;
 
-/** [E, 6] for the `inputs` view. */
+/** Packs [E, 6] for the `inputs` view. */
 export function packPolicyRows(rows: PolicyRows): Float32Array<ArrayBuffer> {
   const E = rows.oldLogProbs.length;
   const out = new Float32Array(E * POLICY_INPUTS);
@@ -162,7 +167,7 @@ export function packPolicyRows(rows: PolicyRows): Float32Array<ArrayBuffer> {
   return out;
 }
 
-/** [E] the sample of each entry, from seqStart [S + 1]. */
+/** Returns [E] the sample of each entry, from seqStart [S + 1]. */
 export function entrySamples(seqStart: ArrayLike<number>): Uint32Array<ArrayBuffer> {
   const out = new Uint32Array(seqStart[seqStart.length - 1]);
   for (let s = 0; s + 1 < seqStart.length; s++) out.fill(s, seqStart[s], seqStart[s + 1]);
@@ -171,7 +176,7 @@ export function entrySamples(seqStart: ArrayLike<number>): Uint32Array<ArrayBuff
 
 interface PolicyLossArgs {
   loss: PolicyLossText;
-  /** KL to the reference: its estimator, its weight (0 = none) and the bound on k3 (absent = none). */
+  /** KL to the reference: its estimator, its weight (0 = off) and the bound on k3. Default of the bound: unlimited. */
   kl: { type: string; coef: number; clamp?: number | undefined };
   /** [E] */
   logp: View;

@@ -71,7 +71,7 @@ interface QkNormBwdArgs extends Heads {
   rstd: View;
   /** [N, (H + 2K) * D] in and out */
   dqkv: View;
-  /** [2, D] accumulates; absent = the weight is frozen */
+  /** [2, D] accumulates. Undefined if the weight is frozen. */
   dweight?: View | undefined;
   /** [ceil(N / RMSNORM_BLOCK_ROWS), 2 * D] scratch */
   partial: View;

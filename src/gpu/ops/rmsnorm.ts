@@ -31,7 +31,7 @@ const rmsnormBwdWeightKernel = defineKernel({
   params: { N: 'u32', C: 'u32' },
 });
 
-/** Rows that one thread of rmsnorm_bwd_weight.wgsl adds up; `partial` needs ceil(N / this) rows. */
+/** Rows that one thread of rmsnorm_bwd_weight.wgsl sums; `partial` needs ceil(N / RMSNORM_BLOCK_ROWS) rows. */
 export const RMSNORM_BLOCK_ROWS = 64;
 
 interface RmsnormArgs {
@@ -66,11 +66,11 @@ interface RmsnormBwdArgs {
   rstd: View;
   /** [N, C] */
   dy: View;
-  /** [N, C] gradient of the residual stream, added; absent = nothing is added */
+  /** [N, C] gradient of the residual stream, added to dx. Undefined: nothing is added. */
   dres?: View | undefined;
   /** [N, C] out; must not overlap dres */
   dx: View;
-  /** [C] accumulates; absent = the weight is frozen */
+  /** [C] accumulates. Undefined if the weight is frozen. */
   dweight?: View | undefined;
   /** [ceil(N / RMSNORM_BLOCK_ROWS), C] scratch */
   partial: View;

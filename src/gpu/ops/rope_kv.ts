@@ -30,7 +30,7 @@ export interface Heads {
   D: number;
 }
 
-/** A thread per row, block of four heads, and pair. */
+/** One thread per row, block of four heads, and pair. */
 const threads = ({ N, H, K, D }: Heads): number => (N * Math.ceil((H + 2 * K) / 4) * D) / 2;
 
 interface RopeKvArgs extends Heads {

@@ -24,7 +24,7 @@ const decodeRowsKernel = defineKernel({
 interface SampleArgs {
   /** [R, V] */
   logits: View;
-  /** [R, 2] at the temperature of the entries drawn */
+  /** [R, 2] log-sum-exp and entropy at the temperature of the entries */
   stats: View;
   /** [rows, 4] */
   live: View;
@@ -36,14 +36,14 @@ interface SampleArgs {
   state: View;
   /** [slots, cap, 3] out */
   drawn: View;
-  /** First entry of live to draw, and how many. */
+  /** First entry of live to sample for, and number of entries. */
   first: number;
   n: number;
   V: number;
   cap: number;
 }
 
-/** Records one draw for entries first .. first + n - 1 of live. Layouts: kernels/sample.wgsl. */
+/** Records one sampled token for each of the entries first .. first + n - 1 of live. Layouts: kernels/sample.wgsl. */
 export function sample(gpu: Gpu, args: SampleArgs): void {
   const { logits, stats, live, control, stops, state, drawn, first, n, V, cap } = args;
   expectElements('sample live [rows, 4]', live, (first + n) * 4);

@@ -30,15 +30,15 @@ interface SgdArgs {
   lr: number;
   /** Decoupled weight decay. */
   decay?: number;
-  /** Weight decay as a part of the gradient, as torch.optim.SGD has it. */
+  /** Weight decay added to the gradient, like torch.optim.SGD. */
   l2?: number;
-  /** Descend by the sign. */
+  /** True to use only the sign of the gradient. */
   sign?: boolean;
-  /** g is an update and not a gradient, so it is not scaled. */
+  /** True if g is an update instead of a gradient, so that it is not scaled by the clip. */
   isUpdate?: boolean;
 }
 
-/** Records w = w (1 - lr decay) - lr d, with d the gradient (+ l2 w), its sign, or a ready update. */
+/** Records w = w (1 - lr decay) - lr d, where d is the gradient (+ l2 w), its sign, or a finished update. */
 export function sgd(gpu: Gpu, { clip, w, g, n, lr, decay = 0, l2 = 0, sign = false, isUpdate = false }: SgdArgs): void {
   const params = { n, lr, decay, l2, sign: sign ? 1 : 0, isUpdate: isUpdate ? 1 : 0 };
   gpu.dispatch(sgdKernel, { clip, w, g }, params, groupsOf(n));

@@ -12,7 +12,7 @@ const transposeKernel = defineKernel({
   params: { N: 'u32', C: 'u32' },
 });
 
-/** Columns a thread, as in the WGSL. */
+/** Columns per thread, same as in the WGSL. */
 const EACH = 8;
 
 /** Records y = x^T. x [N, C], y [C, N] out. */

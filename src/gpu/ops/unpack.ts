@@ -1,4 +1,6 @@
-/** Packed weights made float32 again. */
+/**
+ * Converts packed weights back to float32.
+ */
 
 import codeUnpack from '../../../kernels/unpack.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
@@ -34,7 +36,7 @@ interface UnpackRowsArgs {
   packed: View;
   /** [N] */
   tokens: View;
-  /** [N, C] out; rows of other tokens are left alone */
+  /** [N, C] out; rows of other tokens stay unchanged */
   y: View;
   N: number;
   C: number;

@@ -1,6 +1,6 @@
 /**
- * Advantages: how much better a sample (or one of its tokens) did than expected, without a value network. One estimator a
- * function, in `advantages/`: of outcomes, of tokens, of turns.
+ * Advantages: how much better a sample (or one of its tokens) did than expected, without a value network. Each
+ * estimator is one function in this folder: on outcomes, on tokens or on turns.
  */
 
 import { blame, InputError, UserCodeError } from '../../errors.ts';
@@ -32,39 +32,42 @@ export * from './outcome.ts';
 export * from './token.ts';
 export * from './turns.ts';
 
-/** What an estimator is given of a step: N samples, in the order of their groups. */
+/** Inputs of an estimator for one step: N samples, in the order of their groups. */
 export interface AdvantageInputs {
   /** [N] outcome of each sample; NaN = missing. */
   rewards: ArrayLike<number>;
-  /** [N] which prompt. */
+  /** [N] group of each sample; the samples of one prompt share it. */
   groups: ArrayLike<GroupId>;
-  /** One array a sample: 1 = trained token. */
+  /** One array per sample: 1 = trained token. */
   masks: readonly ArrayLike<number>[];
   /** One array per sample: 1 = sampled by the policy, rejected tokens included. Default: `masks`. */
   sampled?: readonly ArrayLike<number>[];
-  /** reinforce_plus_plus, remax: one array a sample, the reward of each token; absent = the outcome on the last sampled one. */
+  /**
+   * For reinforce_plus_plus and remax: one array per sample, the reward of each token. Default: the outcome on the last
+   * sampled token.
+   */
   tokenRewards?: readonly Float64Array[];
-  /** gdpo: [K][N] single rewards. */
+  /** For gdpo: [K][N] single rewards. */
   components?: readonly ArrayLike<number>[];
-  /** remax: [N] reward of the greedy answer. */
+  /** For remax: [N] reward of the greedy answer. */
   baselines?: ArrayLike<number>;
-  /** turn_loo: one array a sample, the reward of each turn. */
+  /** For turn_loo: one array per sample, the reward of each turn. */
   turnRewards?: readonly ArrayLike<number>[];
-  /** rae: [N] the role that each sample plays; absent = all the same. */
+  /** For rae: [N] role of each sample. Default: all samples have the same role. */
   roles?: readonly string[];
-  /** rae: running mean reward of each role before this step; absent = 0. */
+  /** For rae: running mean reward of each role before this step. Default: 0 for each role. */
   roleBaselines?: RoleBaselines | undefined;
 }
 
 /** Settings of the estimators. */
 export interface AdvantageOptions {
-  /** grpo, gdpo, grpo_passk: see ScaleRewards. Default 'group'. */
+  /** For grpo, gdpo and grpo_passk: see ScaleRewards. Default: 'group'. */
   scaleRewards?: ScaleRewards;
-  /** reinforce_plus_plus, turn_loo: discount per token or turn. Default 1. */
+  /** For reinforce_plus_plus and turn_loo: discount per token or turn. Default: 1. */
   gamma?: number;
-  /** rae: share that a role's baseline keeps at each of its samples. Default 0.95. */
+  /** For rae: share of its value that a role's baseline keeps at each sample. Default: 0.95. */
   raeDecay?: number;
-  /** gdpo: [K]. */
+  /** For gdpo: [K] weight of each reward. */
   rewardWeights?: readonly number[];
 }
 
@@ -73,7 +76,9 @@ type Estimator = (
   options: AdvantageOptions & { scaleRewards: ScaleRewards },
 ) => Float64Array[];
 
-/** One function a name of `algorithm.advEstimator`: advantages of every token of a step's samples. */
+/**
+ * Estimators by their name in `algorithm.advEstimator`. Each returns advantages for every token of a step's samples.
+ */
 export const ADVANTAGE_ESTIMATORS = {
   grpo: ({ rewards, groups, masks }, { scaleRewards }) => broadcast(grpo(rewards, groups, scaleRewards), masks),
   rloo: ({ rewards, groups, masks }) => broadcast(rloo(rewards, groups), masks),
@@ -100,10 +105,15 @@ export const ADVANTAGE_ESTIMATORS = {
     broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks, sampled),
 } satisfies Record<string, Estimator>;
 
-/** A user's estimator: one array a sample, as long as its response; what it holds where the mask is 0 does not count. */
+/**
+ * A custom estimator. Returns one array per sample, as long as its response; values where the mask is 0 are ignored.
+ */
 export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
 
-/** What a user's estimator says of the samples. Throws UserCodeError if it throws, or does not return one number per token. */
+/**
+ * Returns the advantages of a custom estimator. Throws UserCodeError if it throws, or does not return one number per
+ * token.
+ */
 export function ownAdvantages(
   estimator: CustomAdvantage,
   inputs: AdvantageInputs,
@@ -132,15 +142,15 @@ export function ownAdvantages(
 
 const own: Record<string, CustomAdvantage> = {};
 
-/** The estimator that a user registered by that name. */
+/** Returns the custom estimator registered by that name; undefined otherwise. */
 export const ownAdvantage = (name: string): CustomAdvantage | undefined =>
   Object.hasOwn(own, name) ? own[name] : undefined;
 
-/** Names of `algorithm.advEstimator`. */
+/** Returns the names that `algorithm.advEstimator` accepts. */
 export const advantageNames = (): AdvantageEstimator[] =>
   [...Object.keys(ADVANTAGE_ESTIMATORS), ...Object.keys(own)] as AdvantageEstimator[];
 
-/** See `registerAdvantage`. Throws InputError. */
+/** Registers a custom estimator; see `registerAdvantage`. Throws InputError if the name is taken or not valid. */
 export function addAdvantage(name: string, advantage: CustomAdvantage): void {
   if (!/^[A-Za-z]\w*$/.test(name))
     throw new InputError(`An advantage cannot be called "${name}"; take letters, digits and _, a letter first.`);
@@ -151,7 +161,10 @@ export function addAdvantage(name: string, advantage: CustomAdvantage): void {
 
 export type AdvantageEstimator = keyof typeof ADVANTAGE_ESTIMATORS;
 
-/** Advantages of every token of a step's samples, 0 where the mask is 0: the controller's one entry point. */
+/**
+ * Returns the advantage of every token of a step's samples, 0 where the mask is 0. The trainer calls only this
+ * function.
+ */
 export function computeAdvantages(
   estimator: AdvantageEstimator,
   inputs: AdvantageInputs,

@@ -1,7 +1,7 @@
 /**
- * Outcome estimators: from the rewards of a step's samples, grouped by prompt, to one advantage a sample. NaN = no reward
- * (scoring failed or does not apply): such a sample takes no part in its group's statistics and gets advantage 0.
- * Names and constants are verl's; standard deviations are unbiased (n - 1).
+ * Outcome estimators: from the rewards of a step's samples, grouped by prompt, to one advantage per sample. A reward of
+ * NaN is missing (scoring failed or does not apply): such a sample is left out of its group's statistics and has
+ * advantage 0. Names and constants are verl's. Standard deviations are unbiased (n - 1).
  */
 
 export type GroupId = number | string;
@@ -9,7 +9,7 @@ export type GroupId = number | string;
 /** Added to a standard deviation before dividing by it. */
 const EPSILON = 1e-6;
 
-/** Sample indices by group, in order of first appearance; samples without a reward are left out. */
+/** Returns sample indices by group, in order of first appearance. Samples without a reward are omitted. */
 export function indicesByGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): number[][] {
   if (rewards.length !== groups.length) {
     throw new RangeError(
@@ -24,7 +24,10 @@ export function indicesByGroup(rewards: ArrayLike<number>, groups: ArrayLike<Gro
   return [...members.values()].filter((indices) => indices.length > 0);
 }
 
-/** Equal values have exactly their own mean, so that a group without spread has advantage 0 and not a rounding error. */
+/**
+ * Returns the mean; exactly the value itself if all values are equal, so that a group without spread has advantage 0
+ * and no rounding error.
+ */
 export function mean(values: readonly number[]): number {
   if (values.length > 0 && values.every((value) => value === values[0])) return values[0];
   return values.reduce((a, b) => a + b, 0) / values.length;
@@ -40,8 +43,9 @@ export function std(values: readonly number[]): number {
 type GroupRule = (rewards: number[], indices: number[]) => number[];
 
 /**
- * Applies `rule` to each group. Samples without a reward keep 0, and so does the only one with a reward that such samples
- * leave in a group: there is nothing to compare it with (TRL's rule). A group that was drawn with one sample goes by `rule`.
+ * Applies `rule` to each group. Samples without a reward keep advantage 0. If only one sample of a larger group has a
+ * reward, it also keeps 0, because there is nothing to compare it with (TRL's rule). A group of one sample goes through
+ * `rule`.
  */
 function perGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, rule: GroupRule): Float64Array {
   const advantages = new Float64Array(rewards.length);
@@ -58,13 +62,16 @@ function perGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, rule: 
   return advantages;
 }
 
-/** How `grpo` scales: by the group's std, by that of the whole batch (TRL's scale_rewards), or not (Dr. GRPO). */
+/**
+ * How `grpo` scales advantages: by the group's std, by the std of the whole batch (TRL's scale_rewards), or not at all
+ * (Dr. GRPO).
+ */
 export type ScaleRewards = 'group' | 'batch' | 'none';
 
 /**
- * GRPO (arXiv:2402.03300): A = (r - mean_group) / (std_group + 1e-6). 'none' leaves out the division (Dr. GRPO,
- * arXiv:2503.20783; verl's norm_adv_by_std_in_grpo: false); 'batch' divides by the std over all samples.
- * A group of one: verl takes mean 0 and std 1, so A is the reward itself.
+ * GRPO (arXiv:2402.03300): A = (r - mean_group) / (std_group + 1e-6). 'none' omits the division (Dr. GRPO,
+ * arXiv:2503.20783; verl's norm_adv_by_std_in_grpo: false); 'batch' divides by the std over all samples. For a group of
+ * one, verl uses mean 0 and std 1, so A is the reward itself.
  */
 export function grpo(
   rewards: ArrayLike<number>,
@@ -80,7 +87,9 @@ export function grpo(
   });
 }
 
-/** RLOO (arXiv:2402.14740): A = r - mean of the others in the group; a group of one keeps its reward. */
+/**
+ * RLOO (arXiv:2402.14740): A = r - mean reward of the other samples in the group. In a group of one, A is the reward.
+ */
 export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
   return perGroup(rewards, groups, (rs) => {
     const n = rs.length;
@@ -102,8 +111,8 @@ export function opo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, leng
 }
 
 /**
- * GRPO pass@k (arXiv:2503.19595): only the best of a group learns, with (best - second) / (std + 1e-6) or without the
- * division. Throws for a group of one, as verl does.
+ * GRPO pass@k (arXiv:2503.19595): only the best sample of a group has an advantage: (best - second) / (std + 1e-6), or
+ * without the division. Throws for a group of one, as verl does.
  */
 export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, normByStd = true): Float64Array {
   return perGroup(rewards, groups, (rs) => {
@@ -116,7 +125,9 @@ export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>
   });
 }
 
-/** GPG (arXiv:2504.02546): A = alpha (r - mean_group) / fNorm, alpha = samples / samples with a reward that is not 0. */
+/**
+ * GPG (arXiv:2504.02546): A = alpha (r - mean_group) / fNorm, where alpha = samples / samples with a nonzero reward.
+ */
 export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, fNorm = 1): Float64Array {
   const known = Array.from(rewards).filter((r) => !Number.isNaN(r));
   const alpha = known.length / Math.max(known.filter((r) => r !== 0).length, 1);
@@ -127,8 +138,9 @@ export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, fNor
 }
 
 /**
- * MaxRL (arXiv:2602.02710): A = (r - mean_group) / mean_group, the gradient of maximum likelihood cut off at the group's size:
- * problems that are seldom solved weigh more. For rewards of 0 and above; a group whose mean is not above 0 gets 0.
+ * MaxRL (arXiv:2602.02710): A = (r - mean_group) / mean_group. This is the gradient of maximum likelihood, truncated at
+ * the group's size, so problems that are seldom solved weigh more. For rewards >= 0; a group whose mean is not above 0
+ * has advantage 0.
  */
 export function maxRl(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
   return perGroup(rewards, groups, (rs) => {
@@ -137,14 +149,14 @@ export function maxRl(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): F
   });
 }
 
-/** Running mean reward of each role; one that is absent is 0. */
+/** Running mean reward of each role. A missing role has baseline 0. */
 export type RoleBaselines = Readonly<Record<string, number>>;
 
 /**
- * Role-conditioned advantage estimation (SPIRAL, arXiv:2506.24119): A = r - baseline of the sample's role, and then
- * baseline = decay * baseline + (1 - decay) * r, in sample order, so that a sample is never part of its own baseline. For
- * self-play, where the rewards of two roles add up to a constant and a group's mean says nothing.
- * @param roles [N]; absent = all of one role, which is REINFORCE with a running baseline
+ * Role-conditioned advantage estimation (SPIRAL, arXiv:2506.24119): A = r - baseline of the sample's role, then
+ * baseline = decay * baseline + (1 - decay) * r, in sample order, so that a sample is never part of its own baseline.
+ * For self-play, where the rewards of two roles add up to a constant and a group's mean carries no information.
+ * @param roles [N]; default: all samples have one role, which is REINFORCE with a running baseline
  * @returns advantages [N], and the baselines for the next step
  */
 export function rae(

@@ -1,10 +1,12 @@
-/** Changes to rewards and coefficients around the loss: penalties on length, masks, entropy target. */
+/**
+ * Changes to rewards and coefficients around the loss: length penalties, masks, and the entropy target.
+ */
 
 import { type GroupId, indicesByGroup, mean } from './outcome.ts';
 
 /**
- * DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens, then falling
- * in a straight line to -penaltyFactor at the limit. Added to the score.
+ * Returns DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens,
+ * then linear down to -penaltyFactor at the limit. The caller adds it to the score.
  */
 export function overlongPenalty(
   responseTokens: number,
@@ -21,14 +23,14 @@ export function overlongPenalty(
     );
   }
   const over = responseTokens - (maxResponseLength - bufferLen);
-  return Math.min((-over / bufferLen) * penaltyFactor, 0) + 0; // + 0: no -0
+  return Math.min((-over / bufferLen) * penaltyFactor, 0) + 0; // + 0 turns -0 into 0
 }
 
-/** What a sample took, for `lengthPenalties`. */
+/** Lengths of a sample, for `lengthPenalties`. */
 interface SampleLength {
   /** Tokens that the policy sampled. */
   outputTokens: number;
-  /** Tokens that it was given: prompt and tool outputs. */
+  /** Tokens that the policy did not sample: prompt and tool outputs. */
   inputTokens: number;
   turns: number;
 }
@@ -41,9 +43,10 @@ interface LengthPenalty {
 }
 
 /**
- * prime-rl's linear length penalty, scaled by the pass rate so that only problems which the policy can solve are to be solved in
- * fewer tokens: mean reward of the group x sum over the three lengths of weight x length / largest of the group. To be taken
- * off the rewards. Samples without a reward have none and do not count, nor have groups whose mean reward is not above 0.
+ * Returns prime-rl's linear length penalty of each sample; the caller subtracts it from the reward. Penalty = mean
+ * reward of the group x sum over the three lengths of weight x length / largest length in the group. The mean reward
+ * scales it, so that only problems which the policy can solve are pushed towards fewer tokens. It is 0 for samples
+ * without a reward, which do not count, and for groups whose mean reward is not above 0.
  */
 export function lengthPenalties(
   rewards: ArrayLike<number>,
@@ -69,14 +72,17 @@ export function lengthPenalties(
 /** Stop reasons of samples that the policy did not end itself. */
 const TRUNCATED = ['max_tokens', 'max_turns', 'max_tool_calls', 'context_overflow', 'aborted'];
 
-/** Masks with those of truncated samples set to 0 (DAPO's overlong filtering). */
+/** Returns the masks, with those of truncated samples set to 0 (DAPO's overlong filtering). */
 export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: readonly string[]): Float64Array[] {
   return masks.map((mask, s) => Float64Array.from(mask, (m) => (TRUNCATED.includes(stopReasons[s]) ? 0 : m)));
 }
 
-/** TRL's adaptive entropy bonus: the coefficient rises while the entropy is at or below its target, else falls. */
+/**
+ * State of TRL's adaptive entropy bonus: the coefficient rises while the entropy is at or below its target, and falls
+ * otherwise.
+ */
 interface EntropyController {
-  /** Coefficient now; acts only while the last entropy was at or below the target. */
+  /** Current coefficient. It applies only if the last entropy was at or below the target. */
   entropyCoeff: number;
   /** Nats per token. */
   entropyTarget: number;
@@ -85,7 +91,7 @@ interface EntropyController {
   entropyCoeffMax: number;
 }
 
-/** The controller after a step of mean token entropy `entropy`, and the coefficient to use in the next step. */
+/** Returns the controller after a step of mean token entropy `entropy`, and the coefficient for the next step. */
 export function updateEntropy(
   controller: EntropyController,
   entropy: number,

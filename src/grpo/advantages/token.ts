@@ -1,21 +1,21 @@
 /**
- * Token-level estimators: whitened over the batch, or with rewards that sit on single tokens. Arrays are one a sample;
- * `masks` hold 1 = trained token.
+ * Token-level estimators: whitened over the batch, or with rewards on single tokens. Arrays are one per sample; in
+ * `masks`, 1 = trained token.
  */
 
 import { grpo, type GroupId, type ScaleRewards } from './outcome.ts';
 
 /**
- * One value a token: the sample's number where the mask is 1, 0 elsewhere.
- * @param masks one array a sample, 1 = trained token
+ * Returns one value per token: the sample's number where the mask is 1, 0 elsewhere.
+ * @param masks one array per sample, 1 = trained token
  */
 export function broadcast(perSample: ArrayLike<number>, masks: readonly ArrayLike<number>[]): Float64Array[] {
   return masks.map((mask, s) => Float64Array.from(mask, (m) => (m === 0 ? 0 : m * perSample[s])));
 }
 
 /**
- * (x - mean) / sqrt(var + 1e-8) over the trained tokens of all samples (unbiased variance), 0 where masked. With fewer
- * than two trained tokens there is no variance and every value is 0.
+ * Returns (x - mean) / sqrt(var + 1e-8) over the trained tokens of all samples (unbiased variance), 0 where masked.
+ * With fewer than two trained tokens the variance is undefined, and every value is 0.
  */
 export function whiten(values: readonly Float64Array[], masks: readonly ArrayLike<number>[]): Float64Array[] {
   const over = (f: (x: number) => number): number => {
@@ -41,16 +41,16 @@ export function reinforcePlusPlusBaseline(
   return whiten(broadcast(centered, masks), maskMissing(rewards, masks));
 }
 
-/** Takes samples without a reward out of the statistics. */
+/** Returns masks that exclude samples without a reward. */
 export function maskMissing(rewards: ArrayLike<number>, masks: readonly ArrayLike<number>[]): ArrayLike<number>[] {
   return masks.map((mask, s) => (Number.isNaN(rewards[s]) ? new Float64Array(mask.length) : mask));
 }
 
 /**
- * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. Tool tokens
- * pass the running return on unchanged.
- * @param tokenRewards reward of each token; an outcome reward sits on the last sampled token (`outcomeRewards`)
- * @param sampled masks before rejection, which returns are over
+ * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. The running
+ * return passes tool tokens unchanged.
+ * @param tokenRewards reward of each token; an outcome reward is on the last sampled token (`outcomeRewards`)
+ * @param sampled masks before rejection; returns are summed over these
  */
 export function reinforcePlusPlus(
   tokenRewards: readonly Float64Array[],
@@ -91,7 +91,10 @@ export function remax(
   });
 }
 
-/** Token rewards of outcomes: the whole reward on the last trained token of each sample, 0 where it is missing. */
+/**
+ * Returns token rewards for outcomes: the full reward on the last trained token of each sample, 0 if the reward is
+ * missing.
+ */
 export function outcomeRewards(rewards: ArrayLike<number>, masks: readonly ArrayLike<number>[]): Float64Array[] {
   return masks.map((mask, s) => {
     const out = new Float64Array(mask.length);
@@ -102,10 +105,10 @@ export function outcomeRewards(rewards: ArrayLike<number>, masks: readonly Array
 }
 
 /**
- * GDPO (arXiv:2601.05242): each reward is normalised in its group on its own, then summed with its weight and whitened
- * over the batch, so that one large reward cannot drown the others.
+ * GDPO (arXiv:2601.05242): each reward is normalised within its group, then the weighted sum is whitened over the
+ * batch, so that one large reward cannot hide the others.
  * @param components [K][N] one array of sample rewards per reward function
- * @param weights [K]; absent = all 1
+ * @param weights [K]; default: all 1
  */
 export function gdpo(
   components: readonly ArrayLike<number>[],

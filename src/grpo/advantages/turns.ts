@@ -1,15 +1,17 @@
-/** Credit per turn, for tasks that reward turns of a multi-turn sample apart. */
+/**
+ * Credit per turn, for tasks that reward the turns of a multi-turn sample separately.
+ */
 
 import { indicesByGroup, type GroupId } from './outcome.ts';
 
 /**
  * Return-to-go of each turn minus a baseline from the OTHER samples of the group (leave-one-out):
  *
- *   A_ij = R_ij - b_ij,   R_ij = r_ij + gamma R_i,j+1,   b_ij = mean of R_kj over the k != i that got to turn j,
- *   or the mean of their whole returns R_k0 when none did
+ *   A_ij = R_ij - b_ij,   R_ij = r_ij + gamma R_i,j+1,   b_ij = mean of R_kj over the k != i that reached turn j,
+ *   or the mean of their full returns R_k0 if none did
  *
- * The baseline looks at nothing the sample did itself, so the gradient stays unbiased however many turns each sample has.
- * @param turnRewards one array a sample: the reward of each of its turns (an outcome counts in the last); NaN = 0
+ * The baseline does not depend on the sample itself, so the gradient stays unbiased however many turns each sample has.
+ * @param turnRewards one array per sample: the reward of each of its turns (an outcome is in the last one); NaN = 0
  * @returns same shapes; a group of one keeps its returns
  */
 export function turnLeaveOneOut(
@@ -60,7 +62,7 @@ export const turnCount = (sampled: ArrayLike<number>): number =>
 /**
  * Spreads per-turn advantages over the trained tokens.
  * @param masks one array per sample, 1 = trained token
- * @param sampled masks before rejection, which turns are counted by
+ * @param sampled masks before rejection, by which turns are counted
  * @throws RangeError if a trained token's turn has no advantage
  */
 export function broadcastTurns(

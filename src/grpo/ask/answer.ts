@@ -1,4 +1,7 @@
-/** One answer to one problem, as training would sample it, heard while it is drawn: tokens, tool calls, outputs of tools. */
+/**
+ * Answers one problem as training would sample it, and reports tokens, tool calls and tool outputs while they are
+ * generated.
+ */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -9,26 +12,26 @@ import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { generateOptions, GREEDY } from '../generate/options.ts';
 
-/** What an answer is made from. */
+/** Options of `answer`. */
 export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens' | 'onMessage'> {
   /** Sampling, turns and limits. */
   config: TrainConfig;
-  /** Its tools run, its reward does not. */
+  /** Task of the problem. Its tools run; its reward is not called. */
   task: Task;
   /** Tokenizer of the model that answers. */
   tokenizer: ChatTokenizer;
   /**
-   * Draws the answer. One that a trainer uses at the same time gives the trainer the same tokens as without the answer, but the
-   * answer takes a slot, is part of what `takeStats` counts, and must be over before the weights change.
+   * Engine that generates the answer. A trainer can use the same engine at the same time and gets the same tokens as
+   * without the answer. But the answer takes a slot, `takeStats` counts it, and it must end before the weights change.
    */
   rollout: TurnEngine;
-  /** Problem of the task, or from `questionOf`. */
+  /** A problem of the task, or the result of `questionOf`. */
   problem: Problem;
   /** Random key; the same key, weights and problem give the same answer. */
   key: [number, number];
-  /** The likeliest token, always. Default false: as training samples. */
+  /** True to always take the most likely token. Default: false, so the answer is sampled as in training. */
   greedy?: boolean;
-  /** Tokens of prompt and answer, where the engine has room for more than the config asks for. */
+  /** Most tokens of prompt and answer, if the engine has space for more than the config sets. */
   contextLength?: number;
 }
 

@@ -1,4 +1,6 @@
-/** A user's own question to the model of a task: its problem and its length. */
+/**
+ * Turns a user's own question into a problem of a task, and counts its tokens.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -9,9 +11,9 @@ import type { Message, Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
 
 /**
- * The question as a problem of the task, without an answer: its text stands where a problem's does, see Task.ask. With
- * `earlier` messages it continues with that conversation. Throws InputError for a task of environments, whose problems are
- * not texts.
+ * Returns the question as a problem of the task, without a reference answer. Its text replaces a problem's text; see
+ * Task.ask. With `earlier` messages it continues that conversation. Throws InputError for a task of environments, whose
+ * problems are not texts.
  */
 export async function questionOf(task: Task, text: string, earlier: readonly Message[] = []): Promise<Problem> {
   if (task.environments?.length)
@@ -28,7 +30,7 @@ function withLast(messages: readonly Message[], content: string): Message[] {
   return [...messages.slice(0, -1), { ...messages[messages.length - 1], content }];
 }
 
-/** Tokens of a problem's prompt, as `config` asks for it. */
+/** Number of tokens of a problem's prompt under `config`. */
 export function questionTokens(
   { config, task, tokenizer }: { config: TrainConfig; task: Task; tokenizer: ChatTokenizer },
   problem: Problem,

@@ -4,15 +4,15 @@ import * as v from 'valibot';
 
 export const ANY: [number, number] = [0, Infinity];
 export const SHARE: [number, number] = [0, 1];
-/** Temperatures beyond it would overflow float32 logits. */
+/** Lowest and highest temperature; others would overflow float32 logits. */
 export const TEMPERATURE: [number, number] = [1e-6, 1e6];
 
-/** The GPU computes in float32: beyond these a number is infinite or 0 there. */
+/** Range of float32, in which the GPU computes: beyond it a number is infinite or 0. */
 export const [MIN_FLOAT32, MAX_FLOAT32] = [1.1754943508222875e-38, 3.4028234663852886e38];
 
 /**
- * The most that a count of a unit can mean: with more a run would hang or abort before it could say why. Tokens are positions,
- * which float32 counts exactly to 2^24; of the rest each bound is far above the largest runs and models that are published.
+ * Largest count per unit. Larger counts would make a run hang or abort before it could say why. Tokens are positions,
+ * which float32 counts exactly up to 2^24. Each other limit is far above the largest published runs and models.
  */
 export const MOST: Readonly<Record<string, number>> = {
   tokens: 2 ** 24,
@@ -28,45 +28,48 @@ export const MOST: Readonly<Record<string, number>> = {
   layers: 2 ** 10,
   passes: 2 ** 10,
 };
-/** Steps, seeds, characters, ...: what only counts, or is bounded by what the run does. */
+/** Limit for steps, seeds, characters and other units, which only count or are limited by the work of the run. */
 const MOST_OF_OTHERS = 2 ** 31;
 
-/** What float32 can hold. */
+/** A number that float32 can hold. */
 const finite = v.pipe(v.number(), v.finite(), v.minValue(-MAX_FLOAT32), v.maxValue(MAX_FLOAT32));
 
-/** The notes on a key, which documents, hints, exports and calls read. */
+/** Notes on a key. The documents, hints, exports and learner calls read them. */
 type About = {
-  /** The reason for the default, and the meaning of absence. */
+  /** Reason for the default, and the meaning if the key is missing. */
   why: string;
-  /** Lower bound of a count; absent = 1. */
+  /** Lower bound of a count. Default: 1. */
   min?: number;
-  /** Hydra path in verl's ppo_trainer; '=' is the path by the rule of peerNames.ts. */
+  /** Hydra path in verl's ppo_trainer; '=' means the path that peerNames.ts derives. */
   verl?: string;
   /** Name in TRL. */
   trl?: string;
-  /** Differences that one must know beside these names. */
+  /** Differences that a user must know in addition to these names. */
   note?: string;
-  /** True if it can change during a run: a number that each step reads again, without other buffers on the engine. */
+  /**
+   * True if the key can change during a run: each step reads the number again, and it needs no other buffers on the
+   * engine.
+   */
   live?: true;
-  /** True if a call of the learner's `forwardBackward` takes it. */
+  /** True if the learner's `forwardBackward` accepts the key. */
   ofLoss?: true;
 };
 
-/** The notes, or the reason alone. */
+/** Notes, or only the reason. */
 type Notes = string | About;
 
-/** Notes of a key, and what its constructor knows. */
+/** Notes of a key, and facts that its constructor knows. */
 type KeyDoc = About & {
   /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
   unit: string;
-  /** The allowed values, as a reader says them: '>= 1', 'a | b'. */
+  /** Allowed values, as a reader sees them: '>= 1', 'a | b'. */
   range: string;
 };
 
-/** Notes as the type of a key keeps them, so that `Flagged` finds its flags. */
+/** Notes as the key's type retains them, so that `Flagged` finds its flags. */
 type DocOf<N> = KeyDoc & (N extends About ? Pick<N, keyof N & ('live' | 'ofLoss')> : unknown);
 
-/** Paths of the keys of a part that have a flag. */
+/** Paths of the keys in a part that have the flag. */
 export type Flagged<Entries, Flag extends 'live' | 'ofLoss'> = {
   [K in keyof Entries & string]: Entries[K] extends { entries: infer Inner } | { wrapped: { entries: infer Inner } }
     ? `${K}.${Flagged<Inner, Flag>}`
@@ -79,10 +82,10 @@ const about = (notes: Notes): About => (typeof notes === 'string' ? { why: notes
 
 const mostOf = (unit: string): number => MOST[unit] ?? MOST_OF_OTHERS;
 
-/** A schema with notes, to valibot. */
+/** A schema with notes, as valibot types it. */
 type Noted<S extends v.GenericSchema, N> = v.SchemaWithPipe<readonly [S, v.MetadataAction<v.InferOutput<S>, DocOf<N>>]>;
 
-/** A key that must be written. */
+/** A required key. */
 const required = <const S extends v.GenericSchema, const N extends Notes>(
   schema: S,
   range: string | (() => string),
@@ -100,7 +103,7 @@ const required = <const S extends v.GenericSchema, const N extends Notes>(
   return v.pipe(schema, v.metadata(doc as DocOf<N>));
 };
 
-/** A key with a default; undefined = without one, so that absent means what `why` says. */
+/** A key with a default. Default undefined: a missing key means what `why` says. */
 const key = <const S extends v.GenericSchema, const D, const N extends Notes>(
   byDefault: D,
   schema: S,
@@ -108,7 +111,7 @@ const key = <const S extends v.GenericSchema, const D, const N extends Notes>(
   unit: string,
   notes: N,
 ) =>
-  // A default of generic options cannot be compared with its schema by TypeScript; the constructors below do.
+  // TypeScript cannot compare a default of a generic type with its schema. The constructors below do.
   v.optional(required(schema, range, unit, notes), byDefault as never) as v.OptionalSchema<
     Noted<S, N>,
     D extends undefined ? undefined : never
@@ -129,7 +132,7 @@ export const count = <const D extends number | undefined, const N extends Notes>
   return key(byDefault, integer(unit, min), `integer >= ${min}`, unit, notes);
 };
 
-/** An integer where 0 is off; verl's -1 is read as 0. */
+/** An integer; 0 is off, and verl's -1 is read as 0. */
 export const countOrOff = <const N extends Notes>(byDefault: number, unit: string, notes: N) => {
   const schema = v.pipe(
     integer(unit, -1),
@@ -138,7 +141,7 @@ export const countOrOff = <const N extends Notes>(byDefault: number, unit: strin
   return key(byDefault, schema, 'integer >= 0, or -1 = 0', unit, notes);
 };
 
-/** Like `count` without a default, and verl's -1 for all. */
+/** Like `count` without a default; also accepts verl's -1 for all. */
 export const optionalCountOrAll = <const N extends Notes>(unit: string, notes: N) => {
   const schema = v.pipe(
     integer(unit, -1),
@@ -169,10 +172,11 @@ export const positiveOrAuto = <const N extends Notes>(unit: string, notes: N) =>
     notes,
   );
 
+/** A boolean. */
 export const flag = <const D extends boolean | undefined, const N extends Notes>(byDefault: D, notes: N) =>
   key(byDefault, v.boolean(), 'true | false', '', notes);
 
-/** Off, on, or on for so many of a unit. */
+/** A flag, or a count of a unit. */
 export const flagOrCount = <const N extends Notes>(byDefault: boolean, unit: string, notes: N) =>
   key(byDefault, v.union([v.boolean(), integer(unit, 1)]), 'true | false | integer >= 1', unit, notes);
 
@@ -187,7 +191,7 @@ export const choice = <
   notes: N,
 ) => key(byDefault, v.picklist(options), options.join(' | '), '', notes);
 
-/** Like `choice`, whatever the case of its letters and with or without underscores: 'sign_sgd' is SignSGD. */
+/** Like `choice`, but ignores case and underscores: 'sign_sgd' is SignSGD. */
 export const nameOf = <const T extends readonly string[], const N extends Notes>(
   byDefault: NoInfer<T[number]>,
   options: T,
@@ -198,7 +202,7 @@ export const nameOf = <const T extends readonly string[], const N extends Notes>
   return key(byDefault, v.pipe(v.string(), named, v.picklist(options)), options.join(' | '), '', notes);
 };
 
-/** One of names that may grow until a config is read; its range is what is known when it is asked for. */
+/** One of a list of names that can grow until a config is read. The range lists the names known when it is read. */
 export const known = <T extends string, const D extends T | undefined, const N extends Notes>(
   byDefault: D,
   names: () => readonly T[],
@@ -213,11 +217,11 @@ export const known = <T extends string, const D extends T | undefined, const N e
   return key(byDefault, schema, () => names().join(' | '), '', notes);
 };
 
-/** A text that is not empty. */
+/** A non-empty text. */
 export const text = <const D extends string | undefined, const N extends Notes>(byDefault: D, notes: N) =>
   key(byDefault, nonEmpty, 'text', '', notes);
 
-/** Like `text`, and it must be written. */
+/** Like `text`, but required. */
 export const requiredText = <const N extends Notes>(notes: N) => required(nonEmpty, 'text', '', notes);
 
 /** A text, a list of texts, or texts by name. */
@@ -230,36 +234,38 @@ export const optionalTextOrTexts = <const N extends Notes>(notes: N) => {
   return key(undefined, v.union([nonEmpty, several, named]), 'text, list of texts, or texts by name', '', notes);
 };
 
-/** The path of a file, or what it would hold; the reader of `T` checks that. */
+/** The path of a file, or the file's content; the reader of `T` checks the content. */
 export const optionalPathOr = <T extends object>(notes: Notes, range: string) => {
   const tree = v.custom<T>((value) => typeof value === 'object' && value !== null && !Array.isArray(value));
   return key(undefined, v.union([nonEmpty, tree]), `path, or ${range}`, '', notes);
 };
 
-/** Named groups of settings, checked by their reader, or the path of a file with them. */
+/** Named groups of settings, which their reader checks, or the path of a file with them. */
 export const optionalTextOrGroups = <const N extends Notes>(notes: N) => {
   const setting = v.union([v.string(), finite, v.boolean(), v.array(v.string()), v.record(v.string(), v.string())]);
   const groups = v.record(v.string(), v.record(v.string(), setting));
   return key(undefined, v.union([nonEmpty, groups]), 'text, or settings by name', '', notes);
 };
 
-/** A number, or a text such as '0.5_2' that its reader takes apart. */
+/** A number, or a text such as '0.5_2' that its reader parses. */
 export const optionalNumberOrText = <const N extends Notes>(unit: string, notes: N) =>
   key(undefined, v.union([finite, v.string()]), 'number or text', unit, notes);
 
-/** One text or more. */
+/** One or more texts. */
 export const optionalTexts = <const N extends Notes>(notes: N) =>
   key(undefined, v.pipe(v.array(nonEmpty), v.nonEmpty()), 'list of texts', '', notes);
 
+/** A list of numbers, without a default. */
 export const optionalNumbers = <const N extends Notes>(notes: N) =>
   key(undefined, v.pipe(v.array(finite), v.nonEmpty()), 'list of numbers', '', notes);
 
+/** Two numbers in [min, max]. */
 export const pair = <const N extends Notes>(byDefault: [number, number], [min, max]: [number, number], notes: N) => {
   const one = v.pipe(v.number(), v.minValue(min), v.ltValue(max));
   return key(byDefault, v.strictTuple([one, one]), `two numbers in [${min}, ${max})`, '', notes);
 };
 
-/** One or several of `options`; one may be written without brackets. */
+/** One or more of `options`; a single one can be written without brackets. */
 export const names = <
   const T extends readonly string[],
   const D extends NoInfer<T[number]>[] | undefined,
@@ -277,15 +283,15 @@ export const names = <
   return key(byDefault, v.union([one, several]), `some of ${options.join(', ')}`, '', notes);
 };
 
-/** Free named values, checked by their reader. */
+/** Named values, which their reader checks. */
 export const options = <const N extends Notes>(notes: N) =>
   key({}, v.record(v.string(), v.union([v.string(), finite, v.boolean()])), 'named values', '', notes);
 
-/** Numbers by free names. */
+/** Numbers by name. */
 export const namedNumbers = <const N extends Notes>(notes: N) =>
   key({}, v.record(v.string(), finite), 'named numbers', '', notes);
 
-/** A part of the config: unknown keys are errors; absent means all defaults. */
+/** A part of the config: unknown keys are errors; if missing, all keys have their defaults. */
 export const part = <T extends v.ObjectEntries>(entries: T) => v.strictObject(entries);
 
 function numberRange(min: number, max: number): string {
@@ -297,7 +303,7 @@ function numberRange(min: number, max: number): string {
 /** A key of a schema, with its notes. */
 export type DocumentedKey = KeyDoc & {
   path: string;
-  /** undefined if absent means something. */
+  /** Undefined if a missing key has a meaning of its own. */
   default: unknown;
   required: boolean;
 };
@@ -310,7 +316,7 @@ interface SchemaShape {
   pipe?: { type: string; metadata?: KeyDoc }[];
 }
 
-/** Every key of a schema in order, with its notes. */
+/** Returns every key of a schema in order, with its notes. */
 export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
   const keys: DocumentedKey[] = [];
   const walk = (shape: SchemaShape, path: string): void => {
@@ -327,7 +333,7 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
   return keys;
 }
 
-/** The keys and the parts they stand in: "actor.optim.lr" brings "actor" and "actor.optim". */
+/** Returns the keys and the parts that contain them: "actor.optim.lr" adds "actor" and "actor.optim". */
 export function keysAndParts(schema: v.GenericSchema): Set<string> {
   const paths = keyDocs(schema).map((doc) => doc.path);
   return new Set(paths.flatMap((path) => path.split('.').map((_, i, keys) => keys.slice(0, i + 1).join('.'))));

@@ -1,6 +1,7 @@
 /**
- * `key=value` laid over a file. A given `algorithm.name` brings its recipe: what the file sets of the keys that recipes decide
- * gives way, and what is also given beside the name wins. The command line, `compare` and the page read configs this way.
+ * Applies `key=value` overrides to a config file, for the command line, `compare` and the page. An override of
+ * `algorithm.name` also applies its recipe: the file's values of the keys that recipes decide are dropped. Other
+ * overrides win over the recipe.
  */
 
 import { ConfigError, InputError } from '../../errors.ts';
@@ -9,13 +10,13 @@ import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 import { readYaml } from './yaml.ts';
 
 export interface Override {
-  /** Text as written: `actor.optim.lr=1e-4`. */
+  /** Text of the override: `actor.optim.lr=1e-4`. */
   text: string;
   path: string;
   value: unknown;
 }
 
-/** Throws InputError if the text is not `key=value`. */
+/** Parses an override. Throws InputError if the text is not `key=value`. */
 export function readOverride(text: string): Override {
   const [, path, yaml] = /^([\w.]+)=(.*)$/s.exec(text) ?? [];
   if (path === undefined)
@@ -23,7 +24,10 @@ export function readOverride(text: string): Override {
   return { text, path, value: readYaml(yaml, `The value of the override ${show(text)}`) };
 }
 
-/** The file with the overrides over it, and what of the file gave way to a recipe. The schema says whether keys exist. */
+/**
+ * Returns the file with the overrides applied, and the file's keys that were dropped for a recipe. The schema checks
+ * later if keys exist.
+ */
 export function layOverrides(file: Tree, overrides: readonly Override[]): { tree: Tree; gaveWay: string[] } {
   const tree = copyOf(file);
   const gaveWay: string[] = [];
@@ -33,7 +37,7 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
         deleteAt(tree, path);
         if (!overrides.some((override) => override.path === path)) gaveWay.push(`${path} ${show(value)}`);
       }
-  // What a shorthand sets wins over the file too.
+  // Keys that a shorthand sets also win over the file.
   for (const { key, sets } of SHORTHANDS)
     if (overrides.some(({ path }) => path === key)) for (const path of sets) deleteAt(tree, path);
   for (const { text, path, value } of overrides)
@@ -44,7 +48,7 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
   return { tree, gaveWay };
 }
 
-/** Names the last override that a refusal is about: one of its keys, of a part around them or of keys inside. */
+/** Names the last override that an error is about: one of its keys, a part around them, or a key inside. */
 export function blameOverride(error: ConfigError, overrides: readonly Override[]): ConfigError {
   const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);
   const keyOf = ({ path }: Override) => error.keys.find((key) => isIn(key, path) || isIn(path, key));

@@ -1,6 +1,7 @@
 /**
- * The names that verl (0.9.0) and TRL (GRPOConfig of 1.10, TrainingArguments, PEFT's LoraConfig) have for our settings, as the schema has
- * them: `webgrpo export` writes by them, hints at unknown keys read them, docs/reference/from-trl-verl.md is printed from them.
+ * Names of our settings in verl (0.9.0) and TRL (GRPOConfig of 1.10, TrainingArguments, PEFT's LoraConfig), collected
+ * from the schema. `webgrpo export` writes these names, hints at unknown keys read them, and
+ * docs/reference/from-trl-verl.md is printed from them.
  */
 
 import { type DocumentedKey, keyDocs } from './keys.ts';
@@ -12,18 +13,24 @@ type PeerName = { key: string } & Pick<DocumentedKey, 'verl' | 'trl' | 'note'>;
 const snake = (key: string) => key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const camel = (key: string) => key.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** verl's path by the rule: ours in snake_case, behind `actor_rollout_ref.` for actor, rollout and model. */
+/**
+ * Returns verl's path by the rule: our key in snake_case, with `actor_rollout_ref.` in front for actor, rollout and
+ * model.
+ */
 const verlPath = (key: string) =>
   /^(actor|rollout|model)\./.test(key) ? `actor_rollout_ref.${snake(key)}` : snake(key);
 
-/** Our keys that have a name in verl or TRL, with these names. */
+/** Our keys that have a name in verl or TRL, with that name. */
 export const PEER_NAMES: readonly PeerName[] = keyDocs(TRAIN_SCHEMA).flatMap(({ path: key, verl, trl, note }) =>
   verl === undefined && trl === undefined
     ? []
     : [{ key, ...(verl && { verl: verl === '=' ? verlPath(key) : verl }), ...(trl && { trl }), ...(note && { note }) }],
 );
 
-/** Names that no key has alone: each is a part of one of our keys. Key '': there is no such setting here, for this reason. */
+/**
+ * Peer names that do not map to exactly one key; each is a part of one of our keys. Key '' means that webgrpo has no
+ * such setting, for the given reason.
+ */
 export const OTHER_NAMES: readonly (readonly [peer: string, name: string, key: string, why?: string])[] = [
   ['TRL', 'adam_beta2', 'actor.optim.betas'],
   ['TRL', 'importance_sampling_level', 'actor.policyLoss.lossMode'],
@@ -41,8 +48,9 @@ export const OTHER_NAMES: readonly (readonly [peer: string, name: string, key: s
 ];
 
 /**
- * Our key of a name of TRL, vLLM or Tinker or of an override path of verl, in whatever case and with or without its first part;
- * with the trainer that has the name, and the reason if there is no such key here. undefined if none has it.
+ * Finds our key for a name of TRL, vLLM or Tinker, or for an override path of verl, ignoring case and with or without
+ * its first part. Returns the trainer that has the name too, and the reason if we have no such key. Undefined if no
+ * trainer has the name.
  */
 export function ofPeer(
   path: string,
@@ -61,6 +69,6 @@ export function ofPeer(
   return other && { peer: other[0], key: other[2], ...(other[3] && { why: other[3] }) };
 }
 
-/** The first key inside an unknown part that was written, `actor_rollout_ref.actor.lr` for `actor_rollout_ref`. */
+/** The first key written inside an unknown part: `actor_rollout_ref.actor.lr` for `actor_rollout_ref`. */
 export const firstKeyOf = (path: string, value: unknown): string =>
   isTree(value) ? (leaves(value, `${path}.`)[0]?.[0] ?? path) : path;

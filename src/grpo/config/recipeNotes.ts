@@ -1,11 +1,13 @@
-/** What a run says where its algorithm is not quite the one that its name says. */
+/**
+ * Notes that a run prints if its algorithm differs from the published method of that name.
+ */
 
 import { RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { leaves, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
-/** Keys that set others, which win over them. */
+/** Keys that set other keys, and win over them. */
 export const SHORTHANDS: readonly { key: string; sets: readonly string[]; as: (value: unknown) => unknown }[] = [
   { key: 'actor.clipRatio', sets: ['actor.clipRatioLow', 'actor.clipRatioHigh'], as: (clip) => clip },
   {
@@ -16,14 +18,18 @@ export const SHORTHANDS: readonly { key: string; sets: readonly string[]; as: (v
 ];
 const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
 
-/** True for a key that some recipe sets, and for the numbers of a loss: a file's value of it is of the file's own algorithm. */
+/**
+ * True for a key that some recipe sets, and for the numbers of a loss. A file's value of such a key belongs to the
+ * file's own algorithm.
+ */
 export const isDecidedByRecipe = (path: string): boolean =>
   SHORTHANDS.some(({ key }) => key === path) ||
   path.startsWith('actor.policyLoss.') ||
   Object.values(recipes).some((recipe) => valueAt(recipe, path) !== undefined);
 
 /**
- * A file that names an algorithm and sets what its recipe sets to something else, in a line; undefined if it agrees.
+ * Returns one line if a file names an algorithm and sets a key to something else than its recipe does; undefined if
+ * they agree.
  * @param overridden keys that the file does not decide
  */
 export function contradiction(file: Tree, source: string, overridden: readonly string[]): string | undefined {
@@ -40,7 +46,7 @@ export function contradiction(file: Tree, source: string, overridden: readonly s
   return `${source} names the algorithm ${name} but sets ${differs.join(', ')}; algorithm.name=${name} runs it as published.`;
 }
 
-/** Every name means a loss and an advantage, whether or not its recipe says so. */
+/** Keys that every name decides, even if its recipe does not set them. */
 const IMPLIED = ['actor.policyLoss.lossMode', 'algorithm.advEstimator'];
 
 function valueOfShorthand(file: Tree, path: string): unknown {
@@ -49,7 +55,10 @@ function valueOfShorthand(file: Tree, path: string): unknown {
   return value === undefined ? undefined : shorthand?.as(value);
 }
 
-/** A loss that runs with the clip of another, in a line. @param overridden keys given beside it: a clip among them is meant */
+/**
+ * Returns one line if a loss runs with the clip range of another; undefined otherwise.
+ * @param overridden keys set in addition to the name; a clip range among them is intended
+ */
 export function foreignClip({ actor, algorithm }: TrainConfig, overridden: readonly string[]): string | undefined {
   const lossMode = actor.policyLoss.lossMode;
   const clipIsMeant = overridden.some((path) => path.startsWith('actor.clipRatio') || path === 'actor.policyLoss.wMax');

@@ -1,13 +1,13 @@
 /**
- * One name for a published method: `algorithm.name: dapo` sets loss, advantage, aggregation and clip range together, as its
- * paper does. A recipe is a part of a config; what the user sets wins over it, and it wins over `VERL_DEFAULTS`. The run
- * folder's config.yaml has what they come to.
+ * One name for a published method: `algorithm.name: dapo` sets loss, advantage, aggregation and clip range together, as
+ * its paper does. A recipe is a part of a config. The user's settings win over it, and it wins over `VERL_DEFAULTS`.
+ * The run folder's config.yaml holds the result.
  */
 
 import { clipCov } from '../losses/cov.ts';
 import { sapo } from '../losses/sapo.ts';
 
-/** verl's defaults of the keys that recipes set; KL and entropy terms are off. */
+/** verl's defaults of the keys that recipes set. KL and entropy terms are off. */
 export const VERL_DEFAULTS = {
   actor: {
     policyLoss: { lossMode: 'vanilla' },
@@ -27,9 +27,9 @@ export const VERL_DEFAULTS = {
   },
 } as const;
 
-/** Each row: what the method changes. The clip of `vanilla` stays around for on-policy methods, where it never acts. */
+/** Settings that each method changes. On-policy methods keep the clip of `vanilla`, which never acts there. */
 export const RECIPES = {
-  /** arXiv:2402.03300; the paper's own KL (0.04, k3) is off as in most runs since: set klLossCoef. */
+  /** arXiv:2402.03300. The paper's KL (0.04, k3) is off, as in most later runs; set klLossCoef to use it. */
   grpo: { actor: { lossAggMode: 'seq-mean-token-mean' } },
   /** arXiv:2503.20783: no std, no length bias. */
   dr_grpo: { actor: { lossAggMode: 'seq-mean-token-sum-norm' }, algorithm: { scaleRewards: 'none' } },
@@ -66,11 +66,11 @@ export const RECIPES = {
   reinforce_plus_plus_baseline: { algorithm: { advEstimator: 'reinforce_plus_plus_baseline' } },
   /** arXiv:2505.23585. */
   opo: { algorithm: { advEstimator: 'opo' } },
-  /** arXiv:2310.10505: needs one greedy sample a prompt for its baseline. */
+  /** arXiv:2310.10505: needs one greedy sample per prompt for its baseline. */
   remax: { algorithm: { advEstimator: 'remax' } },
   /** arXiv:2503.19595. */
   grpo_passk: { algorithm: { advEstimator: 'grpo_passk' } },
-  /** arXiv:2601.05242: several rewards, normalised apart. */
+  /** arXiv:2601.05242: several rewards, normalised separately. */
   gdpo: { algorithm: { advEstimator: 'gdpo' } },
   /** arXiv:2602.04879: thresholds on probability (TV) or KL, ratio truncated at 20. */
   dppo_tv: { actor: { policyLoss: { lossMode: 'dppo_tv' }, clipRatioLow: 0.15, clipRatioHigh: 0.15, clipRatioC: 20 } },
@@ -104,5 +104,5 @@ export const RECIPES = {
   turn_loo: { algorithm: { advEstimator: 'turn_loo' } },
 } as const;
 
-/** Where the user names none. */
+/** Recipe if the user names none. */
 export const DEFAULT_RECIPE: keyof typeof RECIPES = 'grpo';

@@ -1,4 +1,7 @@
-/** Losses, advantages and recipes of a user's own, by name: from then on a config may name them, as it names those that are shipped. */
+/**
+ * Registers custom losses, advantages and recipes by name. From then on a config can use these names like the built-in
+ * ones.
+ */
 
 import { ADVANTAGE_ESTIMATORS, addAdvantage, type CustomAdvantage } from '../advantages/index.ts';
 import { addPolicyLoss } from '../losses/index.ts';
@@ -11,22 +14,28 @@ const recipes: Record<string, Recipe> = RECIPES;
 const registered = new Set<string>();
 
 /**
- * Makes `actor.policyLoss.lossMode: <name>` mean this loss; `algorithm.name: <name>` does too, so that `compare` can name it. Its numbers are
- * keys of `actor.policyLoss`. A later one of the same name replaces it. Throws InputError for the name of a shipped one.
+ * Registers a loss for `actor.policyLoss.lossMode: <name>`, and for `algorithm.name: <name>`, so that `compare` can
+ * name it. Its numbers become keys of `actor.policyLoss`. A later registration of the same name replaces it. Throws
+ * InputError for the name of a built-in loss.
  */
 export function registerPolicyLoss(name: string, loss: PolicyLoss): void {
   addPolicyLoss(name, loss);
   if (!Object.hasOwn(recipes, name)) registerRecipe(name, { actor: { policyLoss: { lossMode: name } } });
 }
 
-/** The same for `algorithm.advEstimator: <name>`. `advantage` gets what the shipped ones get, and the step's samples. */
+/**
+ * Registers an estimator for `algorithm.advEstimator: <name>`. `advantage` receives the inputs of the built-in
+ * estimators, and the step's samples. Throws InputError for the name of a built-in estimator.
+ */
 export function registerAdvantage(name: string, advantage: CustomAdvantage): void {
   addAdvantage(name, advantage);
   const advEstimator = name as keyof typeof ADVANTAGE_ESTIMATORS;
   if (!Object.hasOwn(recipes, name)) registerRecipe(name, { algorithm: { advEstimator } });
 }
 
-/** Makes `algorithm.name: <name>` mean these settings, over verl's defaults and under what a config says itself. */
+/**
+ * Registers settings for `algorithm.name: <name>`. They win over verl's defaults; the config's own keys win over them.
+ */
 export function registerRecipe(name: string, recipe: Recipe): void {
   if (Object.hasOwn(recipes, name) && !registered.has(name))
     throw new InputError(`algorithm.name "${name}" is one of webgrpo's own; register yours by another name.`);

@@ -1,7 +1,6 @@
 /**
- * From what a user wrote to a config without gaps: put it over the recipe it names, check it against the schema, check rules
- * that span keys. What comes out can be written as YAML and read back to the same.
- * Every failure is a ConfigError of one sentence.
+ * Fills in a user's config: applies it over the recipe it names, checks it against the schema, and checks rules that
+ * span keys. The result can be written as YAML and read back unchanged. Every failure is a ConfigError.
  */
 
 import { distance } from 'fastest-levenshtein';
@@ -23,26 +22,30 @@ import type { Recipe, TrainConfig } from './types.ts';
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /**
- * A training run from a plain object. Throws ConfigError.
- * @param tree the keys of docs/reference/config.md; what is left out has its default
- * @param source what errors call it
+ * Returns a training run's config from a plain object. Throws ConfigError.
+ * @param tree keys of docs/reference/config.md; missing keys have their defaults
+ * @param source name of the config in errors
  */
 export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): TrainConfig {
   return resolveTrainTree(tree, source);
 }
 
-/** Like `resolveTrainConfig`, of what a file holds. */
+/** Like `resolveTrainConfig`, for the content of a file. */
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
   config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
-  if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
+  // Replaced once the training problems are counted.
+  if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity;
   checkTrainRules(config, source);
   return config;
 }
 
-/** Groups of a step, which asyncTraining.requireBatches can decide. Throws ConfigError if data.trainBatchSize is written as another number. */
+/**
+ * Groups of a step; asyncTraining.requireBatches can decide them. Throws ConfigError if data.trainBatchSize is written
+ * as another number.
+ */
 function requiredGroups(config: TrainConfig, tree: unknown, source: string): number {
   const { asyncTraining, actor, data } = config;
   const { stepGroups: groups } = pipelineOf(config);
@@ -56,21 +59,21 @@ function requiredGroups(config: TrainConfig, tree: unknown, source: string): num
   );
 }
 
-/** True if the length is written as totalEpochs alone; `withTotalSteps` makes steps of it. */
+/** True if the run's length is written as totalEpochs alone; `withTotalSteps` converts it to steps. */
 function countsEpochs(tree: unknown): boolean {
   const trainer = isTree(tree) && isTree(tree['trainer']) ? tree['trainer'] : {};
   return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
 }
 
-/** A supervised run from a plain object. Throws ConfigError. */
+/** Returns a supervised run's config from a plain object. Throws ConfigError. */
 export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftConfig {
   return resolveSftTree(tree, source);
 }
 
-/** Like `resolveSftConfig`, of what a file holds. */
+/** Like `resolveSftConfig`, for the content of a file. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
-  // The default number of steps would win over the share that was written.
+  // Without this, the default number of steps would win over the written share.
   const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
   const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
   const config = validate(SFT_SCHEMA, written, source);
@@ -78,7 +81,7 @@ export function resolveSftTree(tree: unknown, source: string): SftConfig {
   return config;
 }
 
-/** `actor.policyLoss` takes the numbers that losses of webgrpo have, and those of the loss that is chosen. */
+/** Throws ConfigError if `actor.policyLoss` has a number that neither the built-in losses nor the chosen loss has. */
 function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
   const at = 'actor.policyLoss.';
   const documented = keyDocs(TRAIN_SCHEMA).flatMap(({ path }) => (path.startsWith(at) ? [path.slice(at.length)] : []));
@@ -92,8 +95,8 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
 }
 
 /**
- * Refuses what the schema takes for something else: "__proto__" and other keys that every object inherits for keys that it has, a list
- * where a part stands for an empty part.
+ * Throws ConfigError for values that the schema would misread: "__proto__" and other keys that every object inherits,
+ * or a list instead of a part, which would pass as an empty part.
  */
 function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string): void {
   const keys = keyDocs(schema).map(({ path }) => path);
@@ -131,7 +134,7 @@ function refusal(schema: v.GenericSchema, source: string, issue: v.BaseIssue<unk
   return new ConfigError(source, [path], describeIssue(schema, path, issue));
 }
 
-/** One sentence of what was found and what is allowed. */
+/** Describes an issue: what was found and what is allowed. */
 function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue<unknown>): string {
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
@@ -161,7 +164,10 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/reference/from-trl-verl.md lists all such names.`;
 }
 
-/** By the key itself, then by whether it stands in the same part; verl's snake_case counts as the same name. */
+/**
+ * Returns the nearest known key: by the key itself, then by whether it is in the same part. verl's snake_case counts as
+ * the same name.
+ */
 export function nearestKey(path: string, known: readonly string[]): string {
   const camel = path.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
   const split = (key: string) => [key.slice(0, Math.max(0, key.lastIndexOf('.'))), key.slice(key.lastIndexOf('.') + 1)];
@@ -173,7 +179,9 @@ export function nearestKey(path: string, known: readonly string[]): string {
   return known.reduce((best, key) => (cost(key) < cost(best) ? key : best));
 }
 
-/** The user's tree over the recipe it names, over verl's defaults. One that names no recipe is refused by the schema. */
+/**
+ * Returns the user's tree over the recipe it names, over verl's defaults. The schema refuses an unknown recipe later.
+ */
 function overRecipe(tree: Tree): Tree {
   const { name = DEFAULT_RECIPE } = isTree(tree['algorithm']) ? tree['algorithm'] : {};
   const recipe = typeof name === 'string' && Object.hasOwn(recipes, name) ? recipes[name] : {};
@@ -190,7 +198,7 @@ function shorthands(tree: Tree): Tree {
   return set;
 }
 
-/** `above` laid over `below`; a key that is undefined above does not count. */
+/** Merges `above` over `below`. A key that is undefined in `above` does not count. */
 function over(below: Tree, above: Tree): Tree {
   const merged: Tree = { ...below };
   for (const [key, value] of Object.entries(above)) {
@@ -201,7 +209,7 @@ function over(below: Tree, above: Tree): Tree {
   return merged;
 }
 
-/** The config with the keys that follow from others; `VERL_DEFAULTS` leave none of the rest open. */
+/** Returns the config with the keys that follow from others. `VERL_DEFAULTS` has set all remaining keys. */
 function settled(written: WrittenConfig): TrainConfig {
   const { clipRatio: _, ...actor } = written.actor as typeof written.actor & TrainConfig['actor'];
   const { normAdvByStdInGrpo: __, ...algorithm } = written.algorithm as typeof written.algorithm &

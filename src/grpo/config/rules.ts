@@ -1,4 +1,6 @@
-/** Rules that span keys, as tables. Sizes that do not divide are refused with the nearest that do. */
+/**
+ * Tables of rules that span keys. A size that does not divide is refused with its nearest divisors.
+ */
 
 import { ConfigError, InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
@@ -12,31 +14,31 @@ import type { SftConfig } from './sftSchema.ts';
 import { TEMPERATURE } from './keys.ts';
 import { show, valueAt } from './tree.ts';
 
-/** Limit of one step, and of one evaluation. */
+/** Largest number of samples in a step, and in an evaluation. */
 const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
-/** Limit of a model with fresh weights: 8 GiB in float32. */
+/** Largest number of parameters of a model with fresh weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
-/** File systems take 255 bytes; the rest is for suffixes. */
+/** File systems allow 255 bytes; the rest is for suffixes. */
 const LONGEST_NAME = 128;
 
-/** A rule, and the sentence for a config that breaks it. */
+/** A rule, and the error message for a config that breaks it. */
 interface Rule<C> {
-  /** Keys that the sentence is about, its subject first. */
+  /** Keys that the message is about, its subject first. */
   keys: readonly string[];
   /** True if the config breaks the rule. */
   when: (config: C) => boolean;
-  /** The sentence. In a plain text {0}, {1}, ... are the values of `keys`. */
+  /** The error message. In a plain text, {0}, {1}, ... are the values of `keys`. */
   say: string | ((config: C) => string);
 }
 
-/** Throws ConfigError with the first rule that is broken. */
+/** Throws ConfigError for the first broken rule. */
 export const checkTrainRules = (config: TrainConfig, source: string): void => check(TRAIN_RULES, config, source);
 
 /** Like `checkTrainRules`, for a supervised run. */
 export const checkSftRules = (config: SftConfig, source: string): void => check(SFT_RULES, config, source);
 
-/** A run folder has this name, so it must be one on every system. Throws ConfigError. */
+/** Checks a run's name, which must be a valid folder name on every system. Throws ConfigError. */
 export const checkName = (name: string, source: string): void => check([NAME_RULE], { name }, source);
 
 function check<C>(rules: readonly Rule<C>[], config: C, source: string): void {
@@ -217,7 +219,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   },
 ];
 
-/** Thresholds are texts that only their readers understand, so they read them once here, on one token. */
+/** Only the threshold parsers understand these texts, so this runs them once, on one token. */
 const correctionProblem = (config: TrainConfig): string | undefined =>
   problemOf(RangeError, () =>
     rolloutCorrection(correctionSettings(config), { oldLogp: [[0]], rolloutLogp: [[0]], masks: [[1]] }),
@@ -320,7 +322,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   },
 ];
 
-/** A rule for what no asynchronous pipeline goes together with. @param why the value, and the reason */
+/** A rule against a setting that no asynchronous pipeline supports. @param why the value, and the reason */
 function notAsync(key: string, why: string, when: (config: TrainConfig) => boolean): Rule<TrainConfig> {
   return {
     keys: ['trainer.pipeline', key],
@@ -331,7 +333,10 @@ function notAsync(key: string, why: string, when: (config: TrainConfig) => boole
 
 type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; lrWarmupStepsRatio: number };
 
-/** Rules of an optimizer, which must read every key that is set, and of its schedule. @param part where it is in the config */
+/**
+ * Rules of an optimizer, which must read every key that is set, and of its schedule.
+ * @param part its place in the config
+ */
 function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
@@ -414,7 +419,7 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
 const parametersOf = ({ vocabSize, hiddenSize: C, intermediateSize: F, numHiddenLayers }: SftConfig['model']): number =>
   vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
 
-/** The derived numbers a run prints. */
+/** Derived numbers that a run prints. */
 export function batchTable({ data, rollout, actor }: TrainConfig): {
   samples: number;
   updates: number;
@@ -427,10 +432,10 @@ export function batchTable({ data, rollout, actor }: TrainConfig): {
   };
 }
 
-/** "4 and 8": the divisors of `total` next to `size`; one where `size` is beyond the ends. */
+/** Divisors of `total` on both sides of `size`, as in "4 and 8"; one divisor if `size` is out of range. */
 export function nearestDivisors(total: number, size: number): string {
   let [below, above]: (number | undefined)[] = [undefined, undefined];
-  // Divisors come in pairs, of which one is at most the root.
+  // Divisors come in pairs; one of each pair is at most the root.
   for (let d = 1; d * d <= total; d++)
     for (const divisor of total % d === 0 ? [d, total / d] : []) {
       if (divisor < size) below = Math.max(divisor, below ?? divisor);

@@ -1,4 +1,6 @@
-/** From YAML text to a config. Apart from resolve.ts, so that a page without YAML does not load its reader. */
+/**
+ * Reads a config from YAML text. Separate from resolve.ts, so that a page without YAML does not load the parser.
+ */
 
 import { ConfigError, InputError } from '../../errors.ts';
 import { blameOverride, layOverrides, type Override, readOverride } from './overrides.ts';
@@ -10,15 +12,18 @@ import type { TrainConfig } from './types.ts';
 import { readYaml } from './yaml.ts';
 
 interface ParseOptions {
-  /** Errors call the text by it: a file name. */
+  /** Name of the text in errors: a file name. */
   source: string;
-  /** `actor.optim.lr=1e-4`; values are read as YAML. `algorithm.name=gspo` brings its recipe, see overrides.ts. */
+  /**
+   * Overrides such as `actor.optim.lr=1e-4`; values are read as YAML. `algorithm.name=gspo` applies its recipe, see
+   * overrides.ts.
+   */
   overrides?: readonly string[];
-  /** Called with sentences for the start of a run: the algorithm is not the one that its name says. */
+  /** Called with sentences to print at the start of a run: the algorithm differs from the published one of its name. */
   note?: (sentence: string) => void;
 }
 
-/** A training run from its YAML. Throws InputError. */
+/** Parses a training run's YAML. Throws InputError. */
 export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
   const { source, note } = options;
   const { file, overrides, tree, gaveWay } = readTrees(yaml, options);
@@ -32,13 +37,13 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
   return config;
 }
 
-/** A supervised run from its YAML. Throws InputError. */
+/** Parses a supervised run's YAML. Throws InputError. */
 export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
   const { overrides, tree } = readTrees(yaml, options);
   return resolveUnder(overrides, () => resolveSftTree(tree, options.source));
 }
 
-/** The file, and the file with the overrides over it. */
+/** Returns the file, and the file with the overrides applied. */
 function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
   const file = readTree(yaml, source);
   const read = overrides.map(readOverride);
@@ -48,12 +53,12 @@ function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
 function readTree(yaml: string, source: string): Tree {
   const tree = readYaml(yaml, source) ?? {};
   if (!isTree(tree)) throw new InputError(`${source} must hold "key: value" lines, but holds ${show(tree)}.`);
-  // "model: org/name" says all there is to say about most models.
+  // `model: org/name` is short for `model.path: org/name`.
   if (typeof tree['model'] === 'string') tree['model'] = { path: tree['model'] };
   return tree;
 }
 
-/** A refusal of what an override set names the override, not the file. */
+/** Runs `resolve`. If an override set the refused value, the error names the override instead of the file. */
 function resolveUnder<T>(overrides: readonly Override[], resolve: () => T): T {
   try {
     return resolve();

@@ -2,31 +2,32 @@
 
 export type Tree = Record<string, unknown>;
 
+/** True for an object that is not a list. */
 export function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The value of a dotted path, undefined if there is none. Inherited keys count as none. */
+/** Value at a dotted path; undefined if it is missing. Inherited keys count as missing. */
 export function valueAt(tree: unknown, path: string): unknown {
   return path
     .split('.')
     .reduce<unknown>((node, key) => (isTree(node) && Object.hasOwn(node, key) ? node[key] : undefined), tree);
 }
 
-/** Every value that is no tree, with its dotted path. */
+/** Every value that is not an object of its own keys, with its dotted path. */
 export function leaves(tree: object, part = ''): [path: string, value: unknown][] {
   return Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
     isTree(value) ? leaves(value, `${part}${key}.`) : [[part + key, value] as [string, unknown]],
   );
 }
 
-/** Sets a key of the tree itself, also one that objects inherit: `tree["__proto__"] = value` would set another object. */
+/** Sets an own key of the tree, even one that objects inherit: `tree["__proto__"] = value` would set the prototype. */
 export function setOwn<T>(tree: Tree, key: string, value: T): T {
   Object.defineProperty(tree, key, { value, writable: true, enumerable: true, configurable: true });
   return value;
 }
 
-/** Sets a dotted path, making the parts it stands in. False if one of them is a value. */
+/** Sets the value at a dotted path and creates missing parts. Returns false if one of the parts is a value. */
 export function setAt(tree: Tree, path: string, value: unknown): boolean {
   const keys = path.split('.');
   let at = tree;
@@ -39,27 +40,27 @@ export function setAt(tree: Tree, path: string, value: unknown): boolean {
   return true;
 }
 
-/** Takes out what lies at a dotted path. */
+/** Deletes the value at a dotted path. */
 export function deleteAt(tree: Tree, path: string): void {
   const [key, ...rest] = path.split('.');
   if (rest.length === 0) delete tree[key];
   else if (Object.hasOwn(tree, key) && isTree(tree[key])) deleteAt(tree[key], rest.join('.'));
 }
 
-/** A copy whose parts can be written to; values are shared. */
+/** A copy whose parts can be modified; values are shared. */
 export function copyOf(tree: Tree): Tree {
   const copy: Tree = {};
   for (const [key, value] of Object.entries(tree)) setOwn(copy, key, isTree(value) ? copyOf(value) : value);
   return copy;
 }
 
-/** A value as a message quotes it. */
+/** Formats a value for an error message. */
 export function show(value: unknown): string {
   const text = typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : written(value);
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
-/** Too deep a value cannot be written. */
+/** JSON text of a value; a value nested too deeply has none. */
 function written(value: unknown): string {
   try {
     return JSON.stringify(value) ?? String(value);

@@ -1,4 +1,6 @@
-/** The config of a training run as everything below reads it: what a user wrote, with the recipe's settings filled in. */
+/**
+ * Resolved config of a training run: the user's settings, with the recipe's settings filled in.
+ */
 
 import type { VERL_DEFAULTS } from './recipes.ts';
 import type { WrittenConfig } from './schema/index.ts';
@@ -6,24 +8,24 @@ import type { WrittenConfig } from './schema/index.ts';
 type Written = Pick<WrittenConfig, 'actor' | 'algorithm'>;
 type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };
 
-/** The keys that a type names, without the index signature of those that it does not. */
+/** Keys that a type names, without its index signature. */
 type Named<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
 
-/** A part of a config, to any depth. */
+/** A config in which every key can be missing, at any depth. */
 type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
   ? T
   : { readonly [K in keyof T]?: PartialTree<T[K]> | undefined };
 
-/** The settings of a published method. */
+/** Settings of a published method. */
 export type Recipe = PartialTree<Written>;
 
-/** A resolved run: what the user wrote, over the recipe, over verl's defaults. */
+/** Config of a resolved run: the user's settings over the recipe, over verl's defaults. */
 export interface TrainConfig extends Omit<WrittenConfig, keyof Written> {
   actor: Filled<
     Omit<Written['actor'], 'clipRatio' | 'policyLoss'>,
     Exclude<keyof typeof VERL_DEFAULTS.actor, 'policyLoss'> | 'useKlLoss'
   > & {
-    /** With the numbers of a loss that was registered, by their names. */
+    /** Numbers of a registered loss are in here too, by name. */
     policyLoss: Filled<Named<Written['actor']['policyLoss']>, 'lossMode'>;
   };
   algorithm: Filled<

@@ -1,18 +1,18 @@
 /**
- * YAML text to plain values. It refuses what no config means before the reader of YAML sees it: deep nesting makes that one abort the
- * process, long text makes it slow.
+ * Parses YAML text to plain values. Refuses text that no config needs before the YAML parser sees it: deep nesting
+ * would abort the process, and long text would make the parser slow.
  */
 
 import { isNode, LineCounter, parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
 
-/** Characters; a resolved config has some 6,000. The time to find an error grows with their square. */
+/** Characters; a resolved config has about 6,000. The time to find an error grows with the square of the length. */
 const LONGEST = 2 ** 16;
 const DEEPEST = 32;
-/** Brackets may also stand in texts. */
+/** Most open brackets; brackets inside texts count too. */
 const MOST_OPEN = 64;
 
-/** Null if the text is empty. Throws InputError of one sentence. @param what errors call the text by it */
+/** Parses YAML text. Returns null if the text is empty. Throws InputError. @param what name of the text in errors */
 export function readYaml(text: string, what: string): unknown {
   if (text.length > LONGEST)
     throw new InputError(`${what} has ${text.length} characters; a config has at most ${LONGEST}.`);
@@ -29,7 +29,7 @@ export function readYaml(text: string, what: string): unknown {
   return value;
 }
 
-/** Keys are texts, and there are no tags: what `!!binary` makes is none of a config's values. */
+/** Keys must be texts, and tags are refused: no config value is what `!!binary` creates. */
 function valueOf(text: string, what: string): unknown {
   const lineCounter = new LineCounter();
   const options = { lineCounter, prettyErrors: false, stringKeys: true, resolveKnownTags: false };
@@ -44,13 +44,15 @@ function valueOf(text: string, what: string): unknown {
   try {
     return document.toJS() as unknown;
   } catch (error) {
-    // An alias that names nothing, or aliases that multiply each other.
+    // An unknown alias, or aliases that multiply each other.
     if (error instanceof ReferenceError) throw new InputError(`${what} is not YAML: ${shortened(error.message)}.`);
     throw error;
   }
 }
 
-/** The line of a value, or of the nearest part around it that is there, in a text that `readYaml` has read. */
+/**
+ * Line of a value, or of the nearest part around it, in a text that `readYaml` has read. Undefined otherwise.
+ */
 export function lineOf(text: string, path: readonly (string | number)[]): number | undefined {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, { lineCounter, stringKeys: true });
@@ -61,13 +63,13 @@ export function lineOf(text: string, path: readonly (string | number)[]): number
   }
 }
 
-/** Messages quote what they found, which may be all of the text. */
+/** Error messages of the parser quote what they found, which can be the full text. */
 const shortened = (message: string): string => {
   const [line] = message.split('\n');
   return line.length > 160 ? `${line.slice(0, 157)}...` : line;
 };
 
-/** True if more than `most` brackets are open somewhere, or that many "- " or "? " begin one line. */
+/** True if more than `most` brackets are open at some place, or one line starts with more than `most` "- " or "? ". */
 function opensMoreThan(text: string, most: number): boolean {
   let open = 0;
   for (const character of text) {
@@ -78,7 +80,7 @@ function opensMoreThan(text: string, most: number): boolean {
   return text.split('\n').some((line) => (/^(?:[-?:]?\s+)+/.exec(line)?.[0] ?? '').split(/[-?:]/).length > most);
 }
 
-/** An alias to a value that it stands in is deeper than anything. */
+/** True if a value is nested deeper than `levels`. An alias to a value that contains it is infinitely deep. */
 const isDeeper = (value: unknown, levels: number): boolean =>
   typeof value === 'object' &&
   value !== null &&

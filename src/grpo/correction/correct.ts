@@ -1,9 +1,9 @@
 /**
- * Rollout correction: the sampling policy is never quite the policy that is trained (stale weights, top-p, other
- * arithmetic). Importance weights correct for it, rejection drops what is too far off, metrics tell how far it is. After
- * verl's rollout_corr_helper, with the same names, thresholds and metrics.
+ * Rollout correction: the sampling policy is never exactly the policy that is trained (stale weights, top-p, other
+ * arithmetic). Importance weights correct the difference, rejection drops tokens or sequences that are too far off, and
+ * metrics measure the difference. Names, thresholds and metrics are those of verl's rollout_corr_helper.
  *
- * Inputs are one array a sample, over the WHOLE mini-batch: log-probs of the training policy before its first update
+ * Inputs are one array per sample, over the WHOLE mini-batch: log-probs of the training policy before its first update
  * ("old"), of the sampler ("rollout"), and the mask of trained tokens.
  */
 
@@ -12,35 +12,43 @@ import { isMetrics, offPolicyMetrics, rejectionMetrics, type Samples } from './m
 
 export type { Samples } from './metrics.ts';
 
-/** |log ratio| beyond which ratios are not followed. */
+/** Bound on |log ratio|: ratios are clamped there. */
 const SAFETY_BOUND = 20;
 
 export interface RolloutCorrection {
-  /** Importance weight per token, or one per sequence (the product of its ratios); 'none' = no weights. */
+  /** Importance weight per token, or one per sequence (the product of its ratios). 'none' = no weights. */
   rolloutIs: 'none' | 'token' | 'sequence';
-  /** A number: weights are truncated there (TIS). 'low_high' (e.g. '0.5_5'): weights outside become 0 (IcePop). Default 2. */
+  /**
+   * A number: weights are truncated there (TIS). 'low_high' (e.g. '0.5_5'): weights outside become 0 (IcePop). Default:
+   * 2.
+   */
   rolloutIsThreshold: number | string;
-  /** Divide the weights by their mean, so that they average 1. */
+  /** True to divide the weights by their mean, so that they average 1. */
   rolloutIsBatchNormalize: boolean;
   /**
    * '' or options joined by commas, all of which must pass: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3,
    * seq_max_k2|k3.
    */
   rolloutRs: string;
-  /** One threshold for all options or one each, joined by commas; k1 options take 'low_high' bounds on the ratio. */
+  /**
+   * One threshold for all options, or one for each, joined by commas. k1 options take 'low_high' bounds on the ratio.
+   */
   rolloutRsThreshold: number | string;
 }
 
 interface CorrectionResult {
   /** Masks after rejection. */
   masks: Float64Array[];
-  /** Importance weights, 0 where masked; absent when rolloutIs is 'none'. */
+  /** Importance weights, 0 where masked. Undefined if rolloutIs is 'none'. */
   isWeights?: Float64Array[];
-  /** rollout_corr/*; empty when no token is trained. */
+  /** rollout_corr/*; empty if no token is trained. */
   metrics: Record<string, number>;
 }
 
-/** Weights, rejection and metrics of a mini-batch. Weights come from the mask before rejection, as in verl. */
+/**
+ * Returns weights, rejection masks and metrics of a mini-batch. Weights are computed from the mask before rejection, as
+ * in verl.
+ */
 export function rolloutCorrection(config: RolloutCorrection, samples: Samples): CorrectionResult {
   const masks = samples.masks.map((mask) => Float64Array.from(mask));
   if (!masks.some((mask) => mask.some((m) => m !== 0))) return { masks, metrics: {} };
@@ -61,7 +69,7 @@ export function rolloutCorrection(config: RolloutCorrection, samples: Samples): 
   return result;
 }
 
-/** [low, high] of 'low_high', or [null, high] of a plain number. */
+/** Returns [low, high] for 'low_high', or [null, high] for a plain number. */
 function parseIsThreshold(spec: number | string): { low: number | null; high: number } {
   const [first, second] = String(spec).split('_').map(Number);
   const low = second === undefined ? null : first;
@@ -122,7 +130,7 @@ interface Bounds {
   high: number;
 }
 
-/** Bounds on the statistic itself: for k1 the logs of the ratio bounds, else [-Infinity, threshold]. */
+/** Bounds on the statistic itself: for k1 the logs of the ratio bounds, otherwise [-Infinity, threshold]. */
 function parseRsThresholds(options: readonly string[], spec: number | string): Bounds[] {
   const parts = String(spec)
     .split(',')
@@ -151,7 +159,7 @@ function rsBounds(option: string, part: string): Bounds {
   return isK1 ? { low: Math.log(low), high: Math.log(high) } : { low: -Infinity, high };
 }
 
-/** The divergence of one token by its log ratio x = log(pi / piRollout), clamped to +-20. */
+/** Divergence of one token from its log ratio x = log(pi / piRollout), clamped to +-20. */
 function divergence(kind: string, x: number): number {
   const safe = clamp(x, -SAFETY_BOUND, SAFETY_BOUND);
   if (kind === 'k1') return -safe;
@@ -199,10 +207,10 @@ function maskedFractions(
   };
 }
 
-/** A rejection option's statistic at every token; sequence options repeat one value along the sequence. */
+/** Statistic of a rejection option at every token. Sequence options repeat one value along the sequence. */
 interface RsStatistic {
   perToken: Float64Array[];
-  /** Present for sequence options. */
+  /** One value per sequence; only for sequence options. */
   perSequence?: number[];
 }
 
@@ -223,9 +231,9 @@ function rsStatistic(option: string, samples: Samples): RsStatistic {
 }
 
 /**
- * OPSM, off-policy sequence masking (DeepSeek-V3.2): drops whole sequences with a negative advantage whose mean
- * log(piRollout / pi) is above `threshold` nats. Returns the masks with those set to 0.
- * @param advantages one number a sample
+ * OPSM, off-policy sequence masking (DeepSeek-V3.2): drops whole sequences with a negative advantage and mean
+ * log(piRollout / pi) above `threshold` nats. Returns the masks with those sequences set to 0.
+ * @param advantages one number per sample
  */
 export function offPolicySequenceMask(
   advantages: ArrayLike<number>,
@@ -244,7 +252,7 @@ export function offPolicySequenceMask(
 
 /**
  * Keeps the tokens whose entropy is in the top `quantile` share of all trained tokens (arXiv:2506.01939; TRL's
- * top_entropy_quantile): 0.2 trains on the fifth where the policy was least sure; 1 keeps all.
+ * top_entropy_quantile). 0.2 trains on the fifth of the tokens with the highest entropy; 1 keeps all.
  */
 export function topEntropyMask(
   entropies: readonly ArrayLike<number>[],

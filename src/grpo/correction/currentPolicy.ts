@@ -1,7 +1,7 @@
 /**
- * Corrections of a mini-batch that need the policy as it is just before an update: rejection and importance weights in bypass
- * mode, off-policy sequence masking, the top-entropy mask, the tokens of clip-cov and kl-cov. It takes a forward pass of
- * its own, so nothing of this runs unless the config asks for it.
+ * Corrections of a mini-batch that need the policy as it is just before an update: rejection and importance weights in
+ * bypass mode, off-policy sequence masking, the top-entropy mask, and the tokens of clip-cov and kl-cov. They need an
+ * additional forward pass, so they run only if the config asks for one of them.
  */
 
 import type { TrainConfig } from '../config/types.ts';
@@ -14,7 +14,7 @@ type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
 
 /** Inputs of a mini-batch; one array per sample. */
 interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
-  /** log-prob under the policy now. */
+  /** Log-prob under the current policy. */
   logp: readonly ArrayLike<number>[];
   /** Nats. */
   entropy: readonly ArrayLike<number>[];
@@ -22,33 +22,36 @@ interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
 }
 
 export interface CurrentPolicyResult {
-  /** Masks after rejection: what N of the aggregation counts. */
+  /** Masks after rejection, which the aggregation counts as N. */
   masks: ArrayLike<number>[];
-  /** Importance weights of bypass mode, where the loss does not make them itself. */
+  /** Importance weights of bypass mode. Undefined if the loss computes them itself. */
   isWeights?: Float64Array[];
-  /** 0 = the token keeps its place in N and in the KL, but has no policy gradient. */
+  /** 0 = the token still counts in N and in the KL, but has no policy gradient. */
   keep: Float64Array[];
-  /** 1 = the entropy bonus acts on the token; absent = on all. */
+  /** 1 = the entropy bonus acts on the token. Default: on all tokens. */
   entropyKeep?: Float64Array[];
   /** rollout_corr/*, actor/opsm_kept, actor/top_entropy_kept. */
   metrics: Metrics;
 }
 
-/** True when an update has to compute the policy's log-probs first. @param loss a user's own, where it has one */
+/** True if an update must compute the policy's log-probs first. @param loss a custom loss, if the run has one */
 export function needsCurrentPolicy(config: Settings, loss = policyLossOf(config.actor.policyLoss.lossMode)): boolean {
   const { offPolicyMaskThreshold } = correctionSettings(config);
   const selects = loss.select !== undefined;
   return correctsNow(config) || offPolicyMaskThreshold < Infinity || config.actor.topEntropyQuantile < 1 || selects;
 }
 
-/** In bypass mode "old" is the sampler, so the correction compares it with the current policy. */
+/** True in bypass mode, where "old" is the sampler, so the correction must compare it with the current policy. */
 function correctsNow(config: Settings): boolean {
   const { bypassMode, rolloutIs, rolloutRs } = correctionSettings(config);
   if (!bypassMode || lossWeighsItself(config)) return false;
   return rolloutRs !== '' || (rolloutIs !== 'none' && config.actor.policyLoss.lossMode === 'reinforce');
 }
 
-/** Masks, weights and metrics of a mini-batch. PPO-style losses take the rejection alone: their ratio is the weight already. */
+/**
+ * Returns masks, weights and metrics of a mini-batch. PPO-style losses use only the rejection, because their ratio is
+ * the weight already.
+ */
 export function correctByCurrentPolicy(config: Settings, inputs: CurrentPolicyInputs): CurrentPolicyResult {
   const { logp: oldLogp, rolloutLogp, masks } = inputs;
   const settings = correctionSettings(config);
@@ -75,7 +78,7 @@ function maskOffPolicy(settings: CorrectionSettings, inputs: CurrentPolicyInputs
   multiply(result, kept, 'actor/opsm_kept');
 }
 
-/** Keeps what `kept` keeps; the metric is the share of trained tokens it leaves. */
+/** Multiplies the masks by `kept`. The metric is the share of trained tokens that remains. */
 function multiply(result: CurrentPolicyResult, kept: readonly ArrayLike<number>[], metric: string): void {
   let [trained, left] = [0, 0];
   result.masks.forEach((mask, s) => {

@@ -1,10 +1,10 @@
 /** verl's rollout_corr/* metrics (names here without that prefix), in float64. */
 
-/** One array a sample; equal shapes. */
+/** One array per sample, all of equal shapes. */
 export interface Samples {
-  /** log-prob under the training policy before the update. */
+  /** Log-prob under the training policy before the update. */
   oldLogp: readonly ArrayLike<number>[];
-  /** log-prob under the policy that sampled. */
+  /** Log-prob under the policy that sampled. */
   rolloutLogp: readonly ArrayLike<number>[];
   /** 1 = trained. */
   masks: readonly ArrayLike<number>[];
@@ -26,7 +26,7 @@ function sumOf(masks: Masks, value: Value): number {
 
 const meanOf = (masks: Masks, value: Value): number => sumOf(masks, value) / (sumOf(masks, () => 1) + EPSILON);
 
-/** Masked mean of each sample; 0 for one without a trained token. */
+/** Masked mean of each sample; 0 for a sample without a trained token. */
 const sequenceMeans = (masks: Masks, value: Value): number[] =>
   masks.map((mask, s) => meanOf([mask], (_, t) => value(s, t)));
 
@@ -50,7 +50,7 @@ function trained(masks: Masks, value: Value): number[] {
   );
 }
 
-/** sqrt(E[x^2] - E[x]^2), as verl has it; 0 for fewer than two tokens. */
+/** sqrt(E[x^2] - E[x]^2), as in verl; 0 for fewer than two tokens. */
 function biasedStd(masks: Masks, value: Value): number {
   if (sumOf(masks, () => 1) <= 1) return 0;
   const center = meanOf(masks, value);
@@ -66,11 +66,12 @@ interface IsMetricInputs {
   /** [S] sum of the log ratios of each sample. */
   sums: readonly number[];
   masks: Masks;
-  /** Null when weights are truncated rather than cut (then 1 / high counts as the lower threshold). */
+  /** Null if weights are truncated instead of set to 0; then 1 / high counts as the lower threshold. */
   low: number | null;
   high: number;
 }
 
+/** Returns metrics of the importance weights. */
 export function isMetrics(input: IsMetricInputs): Record<string, number> {
   const { raw, applied, masks, high } = input;
   const low = input.low ?? 1 / high;
@@ -115,7 +116,7 @@ function tokenExtremes({ raw, applied, masks, high }: IsMetricInputs, low: numbe
   };
 }
 
-/** Metrics of one rejection option; `bounds.low` is -Infinity where only the upper bound counts. */
+/** Metrics of one rejection option. `bounds.low` is -Infinity if only the upper bound counts. */
 export function rejectionMetrics(
   option: string,
   statistic: { perToken: readonly Float64Array[]; perSequence?: number[] },
@@ -155,7 +156,9 @@ export function rejectionMetrics(
   return metrics;
 }
 
-/** How far the sampler (mu) and the trained policy (pi) are apart: kl, k3_kl, perplexities, chi-squared. Natural logs. */
+/**
+ * Distance between the sampler (mu) and the trained policy (pi): kl, k3_kl, perplexities, chi-squared. Natural logs.
+ */
 export function offPolicyMetrics({ oldLogp, rolloutLogp, masks }: Samples): Record<string, number> {
   const logRatio: Value = (s, t) => oldLogp[s][t] - rolloutLogp[s][t];
   const training = sequenceMeans(masks, (s, t) => oldLogp[s][t]);

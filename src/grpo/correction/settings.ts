@@ -1,4 +1,6 @@
-/** `algorithm.rolloutCorrection` of a config, with nothing left open. */
+/**
+ * Settings of `algorithm.rolloutCorrection`, with all defaults filled in.
+ */
 
 import type { TrainConfig } from '../config/types.ts';
 import type { RolloutCorrection } from './correct.ts';
@@ -9,7 +11,7 @@ export interface CorrectionSettings extends RolloutCorrection {
   offPolicyMaskThreshold: number;
 }
 
-/** Rollout correction with nothing left open. */
+/** Returns the settings with all defaults filled in. */
 export function correctionSettings({ algorithm }: Pick<TrainConfig, 'algorithm'>): CorrectionSettings {
   const {
     rolloutIs = 'none',
@@ -30,7 +32,10 @@ export function correctionSettings({ algorithm }: Pick<TrainConfig, 'algorithm'>
   };
 }
 
-/** True if the loss makes its importance weights on the device: REINFORCE in bypass mode, truncated and nothing else. */
+/**
+ * True if the loss computes its importance weights on the device: REINFORCE in bypass mode, with truncation and no
+ * other correction.
+ */
 export function lossWeighsItself(config: Pick<TrainConfig, 'actor' | 'algorithm'>): boolean {
   const { bypassMode, rolloutIs, rolloutIsThreshold, rolloutIsBatchNormalize, rolloutRs } = correctionSettings(config);
   if (config.actor.policyLoss.lossMode !== 'reinforce' || !bypassMode || rolloutIs === 'none') return false;

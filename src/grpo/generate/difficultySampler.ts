@@ -1,4 +1,6 @@
-/** Draws training problems by how their last group went, in three pools (prime-rl's difficulty pools). */
+/**
+ * Samples training problems from three pools by the result of their last group (prime-rl's difficulty pools).
+ */
 
 import { InputError } from '../../errors.ts';
 import { keyedRng } from '../../tasks/random.ts';
@@ -10,13 +12,13 @@ const POOLS = ['hard', 'normal', 'easy'] as const;
 type Pool = (typeof POOLS)[number];
 
 /**
- * A problem's pool follows from the mean score of its latest group; one that was not drawn yet has weight 1. Problems are
- * drawn with replacement. The state is those means: what a number draws is keyed by seed and number.
+ * Samples problems with replacement, by pool. A problem's pool follows from the mean score of its latest group; a
+ * problem without a group has weight 1. The state is these means. Random keys are the seed and the number of the draw.
  */
 export class DifficultySampler implements StatefulPart {
   readonly #settings: TrainConfig['data']['difficulty'];
   readonly #seed: number;
-  /** [trainSize] mean score of a problem's last group; undefined = unseen. */
+  /** [trainSize] mean score of a problem's last group; undefined if it had none. */
   readonly #scores: (number | undefined)[];
 
   constructor(config: TrainConfig, trainSize: number) {
@@ -25,7 +27,7 @@ export class DifficultySampler implements StatefulPart {
     this.#scores = Array.from({ length: trainSize }, () => undefined);
   }
 
-  /** Index of the problem that draw `number` of the run gets, by the pools of now. */
+  /** Returns the index of the problem for draw `number` of the run, by the current pools. */
   draw(number: number): number {
     const weights = this.#scores.map((score) => this.#weight(score));
     const total = weights.reduce((a, b) => a + b, 0);
@@ -36,27 +38,27 @@ export class DifficultySampler implements StatefulPart {
     }
     let left = keyedRng('difficulty', this.#seed, number).uniform() * total;
     const index = weights.findIndex((weight) => (left -= weight) < 0);
-    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // rounding of the sum
+    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // the sum was rounded
   }
 
-  /** The mean score of a group of problem `index`. */
+  /** Records the mean score of a group of problem `index`. */
   observe(index: number, score: number): void {
     this.#scores[index] = score;
   }
 
-  /** How many problems each pool has. */
+  /** Number of problems in each pool. */
   metrics(): Metrics {
     const pools = this.#scores.map((score) => (score === undefined ? 'unseen' : this.#pool(score)));
     const count = (name: string) => pools.filter((pool) => pool === name).length;
     return Object.fromEntries(['unseen', ...POOLS].map((name) => [`pool/${name}`, count(name)]));
   }
 
-  /** Index and score of each problem that was seen. */
+  /** Index and score of each problem that had a group. */
   state(): [number, number][] {
     return this.#scores.flatMap((score, index) => (score === undefined ? [] : [[index, score] as [number, number]]));
   }
 
-  /** Throws InputError for what is no list of problems of this task and their scores. */
+  /** Throws InputError if the state is not a list of problem numbers of this task and their scores. */
   restore(state: unknown): void {
     const { length } = this.#scores;
     const isSeen = (seen: unknown): seen is [number, number] =>

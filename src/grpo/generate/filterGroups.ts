@@ -1,10 +1,13 @@
-/** Dynamic sampling (DAPO, arXiv:2503.14476): groups whose rewards are all equal teach nothing and are generated again. */
+/**
+ * Dynamic sampling (DAPO, arXiv:2503.14476): groups whose rewards are all equal have no signal and are replaced by new
+ * groups.
+ */
 
 import type { Sample } from '../update/batch.ts';
 import { generateSamples, type GeneratedStep, type SampleSource, type SourceOptions, stepOptions } from './samples.ts';
 
 /**
- * Generates until `trainBatchSize` groups carry a signal: every group left out is a credit for another problem, up to
+ * Generates until `trainBatchSize` groups have a signal. Each rejected group allows another problem, up to
  * maxNumGenBatches x trainBatchSize problems in all.
  */
 export class FilteredGroups implements SampleSource {
@@ -42,13 +45,13 @@ export class FilteredGroups implements SampleSource {
       'training/num_gen_prompts': drawn,
       'training/evicted_groups': drawn - kept.length / n,
     };
-    // A filter that left nothing would leave nothing to train on; the last prompts are then used as they are.
+    // If the filter rejects every group, train on the last ones unfiltered rather than on nothing.
     const samples = kept.length > 0 ? kept : last;
     return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
   }
 }
 
-/** The samples of groups whose members do not all have the same value of `metric`. */
+/** Returns the samples of groups whose members do not all have the same `metric`. */
 export function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
   const values = new Map<number, Set<number>>();
   for (const { group, reward } of samples) {

@@ -1,4 +1,6 @@
-/** From a config to what one generation asks of its samples: sampling, limits, tools, random keys. */
+/**
+ * Derives the options of a generation from a config: sampling, limits, tools, random keys.
+ */
 
 import type { UserCodeError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -18,7 +20,7 @@ export interface GenerationContext {
   task: Task;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser | undefined;
-  /** Hears of every sample that trainer.onError: skip leaves out. */
+  /** Called for every sample that trainer.onError: skip skips. */
   onFault?: (fault: UserCodeError) => void;
 }
 
@@ -29,25 +31,31 @@ export interface GenerateOptions {
   sampling: SamplingParams;
   limits: AgentLimits;
   agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt' | 'constrainToolCalls'>;
-  /** Part of every random key: the run's seed, and what tells this batch from all others. */
+  /** Run's seed; together with `batch` it is part of every random key. */
   seed: number;
   batch: number;
   /** Samples per problem. */
   n: number;
   /** Same as ScoredSample.globalStep. */
   globalStep?: number;
-  /** One more answer a problem, the greedy one, after its samples: it shares the prompt with them. `onSample` is not told of it. */
+  /**
+   * True to generate one more answer per problem, the greedy one, after its samples; they share its prompt. `onSample`
+   * is not called for it.
+   */
   greedy?: boolean;
   /** Number of the first problem's group. */
   firstGroup?: number;
   /** Number of each problem's first sample. */
   firstSample?: number;
   signal?: AbortSignal | undefined;
-  /** Called once the engine has the first request of every sample: an engine that is paused until then takes them together. */
+  /**
+   * Called when the engine has the first request of every sample. An engine that is paused until then starts them
+   * together.
+   */
   onQueued?: (() => Promise<void>) | undefined;
   /** Records of the problem's samples, for a checkpoint; see SampleRecord. */
   records?: readonly SampleRecord[];
-  /** Record what each sample spends its time on. */
+  /** True to record what each sample spends its time on. */
   profile?: boolean;
   onSample?: (sample: Sample) => void;
   /** Time limit of the reward function. Default: no limit. */
@@ -57,10 +65,13 @@ export interface GenerateOptions {
   onFault?: GenerationContext['onFault'];
 }
 
-/** The likeliest token, always. */
+/** Sampling parameters that always take the most likely token. */
 export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
 
-/** Options of a batch of `n` samples a problem; `batch` tells its random keys from those of all others of the run. */
+/**
+ * Returns the options of a batch with `n` samples per problem. `batch` makes its random keys different from those of
+ * all other batches of the run.
+ */
 export function generateOptions(
   {
     config,
@@ -92,18 +103,18 @@ export function generateOptions(
     batch,
     n,
     profile: trainer.profile,
-    // Models that score beside the rule take as long as they take; modelRewards.ts limits the rule alone.
+    // Reward models have no time limit; modelRewards.ts limits the task's rule alone.
     rewardTimeoutMs: hasRewardModels(reward) ? Infinity : reward.timeoutS * 1000,
     onError: trainer.onError,
     onFault,
   };
 }
 
-/** True if models score samples beside the task's own rule. */
+/** True if models score samples in addition to the task's own rule. */
 export const hasRewardModels = ({ judge, model, rubric }: TrainConfig['reward']): boolean =>
   judge.weight !== 0 || model.path !== undefined || rubric !== undefined;
 
-/** How training samples; `stopTokenIds` end a turn. */
+/** Returns the sampling parameters of training. A token of `stopTokenIds` ends a turn. */
 export function samplingParams(
   { data, rollout }: TrainConfig,
   stopTokenIds: SamplingParams['stopTokenIds'],
@@ -125,7 +136,7 @@ export function samplingParams(
   };
 }
 
-/** Limits of a sample: turns, tool calls, seconds, tokens. */
+/** Returns the limits of a sample: turns, tool calls, seconds, tokens. */
 export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
   const { enable, maxAssistantTurns, maxToolCalls, maxToolResponseLength, toolTimeoutS } = rollout.multiTurn;
   const { sampleTimeoutS, toolResponseTruncateSide, onParseError, onToolFailure } = rollout.multiTurn;

@@ -1,4 +1,7 @@
-/** Training problems by number: in order, or drawn by difficulty; those with too long a prompt left out where asked. */
+/**
+ * Training problems by number: in order, or sampled by difficulty. Problems whose prompt is too long are skipped if the
+ * config says so.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -14,24 +17,24 @@ import type { Sample } from '../update/batch.ts';
 import { DifficultySampler } from './difficultySampler.ts';
 import { limitedTask, promptFits } from './trainingSet.ts';
 
-/** Problems in a row that are left out before we say that none fits. */
+/** Problems in a row that are skipped before an error says that none fits. */
 const MAX_LEFT_OUT = 10_000;
 
-/** Hands out a task's training problems, and draws those of the next step ahead. */
+/** Hands out a task's training problems, and fetches those of the next step ahead of time. */
 export class ProblemQueue {
   readonly #task: Task;
-  /** What prompts are written with. */
+  /** Parts of the task that prompts are written with. */
   #parts: Pick<Task, 'name' | 'tools' | 'environments'>;
   readonly #config: TrainConfig;
   readonly #tokenizer: ChatTokenizer;
   readonly #sampler: DifficultySampler | undefined;
   readonly #drawn = new Map<number, Problem | Promise<Problem>>();
-  /** Which problem of the task it is. */
+  /** Index of the problem in the task. */
   readonly #indexOf = new WeakMap<Problem, number>();
   #position = 0;
   #leftOut = 0;
 
-  /** Throws InputError if the config draws by difficulty and the task has no end. */
+  /** Throws InputError if the config samples by difficulty and the task is endless. */
   constructor(task: Task, config: TrainConfig, tokenizer: ChatTokenizer) {
     this.#task = limitedTask(task, config);
     this.#parts = this.#task;
@@ -40,12 +43,12 @@ export class ProblemQueue {
     this.#sampler = samplerOf(this.#task, config);
   }
 
-  /** Number of the next problem; a checkpoint keeps it. */
+  /** Number of the next problem, stored in checkpoints. */
   get position(): number {
     return this.#position;
   }
 
-  /** What a checkpoint keeps beside the position. */
+  /** State that a checkpoint stores in addition to the position. */
   get parts(): Record<string, StatefulPart> {
     const task = this.#task;
     return {
@@ -54,12 +57,15 @@ export class ProblemQueue {
     };
   }
 
-  /** The next `count` problems. */
+  /** Returns the next `count` problems. */
   async take(count: number): Promise<Problem[]> {
     return this.get(await this.takeNumbers(count));
   }
 
-  /** Numbers of the next problems, which no other call gets. Throws InputError when none has a short enough prompt. */
+  /**
+   * Returns the numbers of the next problems and reserves them for this call. Throws InputError if no prompt is short
+   * enough.
+   */
   async takeNumbers(count: number): Promise<number[]> {
     if (!this.#config.data.filterOverlongPrompts) return Array.from({ length: count }, () => this.#position++);
     const numbers: number[] = [];
@@ -81,7 +87,7 @@ export class ProblemQueue {
     );
   }
 
-  /** The problems of numbers that were taken; all are asked for before the first is awaited. */
+  /** Returns the problems of reserved numbers. Requests all of them before it awaits the first. */
   async get(numbers: readonly number[]): Promise<Problem[]> {
     return Promise.all(
       numbers.map(async (number) => {
@@ -92,12 +98,15 @@ export class ProblemQueue {
     );
   }
 
-  /** Which of the task's problems it is, where they are drawn by difficulty. */
+  /** Index of a problem in the task, if problems are sampled by difficulty; undefined otherwise. */
   indexOf(problem: Problem): number | undefined {
     return this.#indexOf.get(problem);
   }
 
-  /** A problem that had been taken before a checkpoint: the task's own, where it still makes the same one, or as it was saved. */
+  /**
+   * Returns a problem that was taken before a checkpoint: the task's own if the task still returns the same one,
+   * otherwise the saved one.
+   */
   async restored({
     number,
     index,
@@ -113,7 +122,7 @@ export class ProblemQueue {
     return problem;
   }
 
-  /** Hears of generated groups; what they tell counts from the next draw on. */
+  /** Records the scores of generated groups. They count from the next draw on. */
   async observe(samples: readonly Sample[]): Promise<void> {
     const groups = new Map<number, { problem: Problem; rewards: Reward[] }>();
     for (const { group, problem, reward } of samples) {
@@ -128,7 +137,10 @@ export class ProblemQueue {
     }
   }
 
-  /** `pool/*`: problems by difficulty; `training/overlong_prompts`: problems left out since the last call. */
+  /**
+   * Returns `pool/*`, the number of problems by difficulty, and `training/overlong_prompts`, problems skipped since the
+   * last call.
+   */
   takeMetrics(): Metrics {
     const { filterOverlongPrompts } = this.#config.data;
     const metrics = {
@@ -140,8 +152,8 @@ export class ProblemQueue {
   }
 
   /**
-   * Draws the problems of the next step and encodes their prompts, which the tokenizer keeps: work for the host while the
-   * device trains. A task that throws does so in the step that needs the problem, not here.
+   * Fetches the problems of the next step and encodes their prompts, which the tokenizer caches. The host does this
+   * work while the device trains. If the task throws, the error is thrown in the step that needs the problem, not here.
    */
   prefetch(): void {
     const { data, rollout } = this.#config;
@@ -161,7 +173,7 @@ export class ProblemQueue {
     }
   }
 
-  /** Prompts are written with these tools from now on. */
+  /** Sets the tools that prompts are written with from now on. */
   useTools(tools: Task['tools']): void {
     const { name, environments } = this.#task;
     this.#parts = { name, ...(environments && { environments }), ...(tools && { tools }) };
@@ -177,7 +189,7 @@ export class ProblemQueue {
     return promptFits({ config: this.#config, tokenizer: this.#tokenizer, task: this.#parts });
   }
 
-  /** The problem of a number, drawn once. */
+  /** Returns the problem of a number and caches it. */
   #draw(number: number): Problem | Promise<Problem> {
     const drawn = this.#drawn.get(number);
     if (drawn) return drawn;

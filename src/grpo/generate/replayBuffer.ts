@@ -1,7 +1,7 @@
 /**
- * Replay of earlier groups that had a signal (TRL's GRPOWithReplayBufferTrainer): a group whose scores are all equal gives its
- * place in the step to a stored one. A stored sample keeps its tokens and the log-probs that its sampler gave them, so the
- * ratio of the loss is the policy now against the policy then, and clips or rollout correction see how old it is.
+ * Replay of earlier groups that had a signal (TRL's GRPOWithReplayBufferTrainer): a stored group replaces each group
+ * whose scores are all equal. A stored sample keeps its tokens and its sampler's log-probs. So the loss ratio compares
+ * the current policy with the one that sampled, and clipping or rollout correction accounts for the sample's age.
  */
 
 import { InputError } from '../../errors.ts';
@@ -14,18 +14,18 @@ import { decodeSample, encodeSample } from './sampleCodec.ts';
 import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from './samples.ts';
 
 interface StoredGroup {
-  /** Sum over its samples of |advantage| x std of the group's scores. */
+  /** Sum over the group's samples of |advantage| x std of the group's scores. */
   score: number;
-  /** The step that sampled it. */
+  /** Step that sampled the group. */
   step: number;
   samples: Sample[];
 }
 
-/** The best groups so far, at most `size` of them. */
+/** Stores the best groups so far, at most `size`. */
 export class ReplayBuffer implements StatefulPart {
   readonly #size: number;
   #groups: StoredGroup[] = [];
-  /** The groups as the last step found them. */
+  /** Groups at the start of the last step. */
   #before: { step: number; groups: StoredGroup[] } | undefined;
 
   constructor(size: number) {
@@ -36,7 +36,7 @@ export class ReplayBuffer implements StatefulPart {
     return this.#groups.length;
   }
 
-  /** Keeps a group while there is room, or in place of the worst one if it is better. */
+  /** Stores a group if there is space, or replaces the worst group if this one is better. */
   add(group: StoredGroup): void {
     if (this.#groups.length >= this.#size) {
       const worst = this.#groups.reduce((low, { score }, i, all) => (score < all[low].score ? i : low), 0);
@@ -46,7 +46,7 @@ export class ReplayBuffer implements StatefulPart {
     this.#groups.push(group);
   }
 
-  /** Draws groups in proportion to their scores; none twice, unless more are asked for than there are. */
+  /** Samples groups in proportion to their scores, without repeats unless more are requested than stored. */
   draw(count: number, uniform: () => number): StoredGroup[] {
     const again = count > this.#groups.length;
     const left = [...this.#groups];
@@ -58,7 +58,7 @@ export class ReplayBuffer implements StatefulPart {
     });
   }
 
-  /** As a step begins; one that is begun again, since it failed, finds what it found before. */
+  /** Called as a step starts. If a failed step starts again, the buffer is as it was before the failed attempt. */
   begin(step: number): void {
     if (this.#before?.step === step) this.#groups = [...this.#before.groups];
     else this.#before = { step, groups: [...this.#groups] };
@@ -69,7 +69,7 @@ export class ReplayBuffer implements StatefulPart {
     return this.#groups.map(({ samples, ...rest }) => ({ ...rest, samples: samples.map(encodeSample) }));
   }
 
-  /** Throws InputError for what is no list of groups. */
+  /** Throws InputError if the state is not a list of groups. */
   restore(state: unknown): void {
     const groups = decodeGroups(state);
     this.#groups = [];
@@ -92,14 +92,14 @@ function decodeGroups(state: unknown): StoredGroup[] {
       samples.every(({ trajectory }) => !findFault(trajectory, SAMPLE_REQUIRED));
     if (groups.every(isWhole)) return groups;
   } catch {
-    // Not the shape of a group; said below.
+    // The group does not have the right shape; the error follows below.
   }
   throw new InputError(
     "The checkpoint's replay buffer holds what is no group of samples: it is damaged; take another checkpoint.",
   );
 }
 
-/** The groups of another source, those without a signal replaced from a buffer. */
+/** A source of samples that replaces groups without a signal in another source by groups from a buffer. */
 export class ReplayedGroups implements SampleSource {
   readonly #source: SampleSource;
   readonly #config: SourceOptions['config'];
@@ -116,7 +116,7 @@ export class ReplayedGroups implements SampleSource {
     const generated = await this.#source.generate(step);
     const drawn = generated.samples;
     const groups = this.#scored(drawn, step);
-    // Like TRL, the step's own groups are stored first, so that they too may be drawn.
+    // Like TRL: the step's own groups are stored first, so that they too can be drawn.
     for (const group of groups) if (group.score > 0) this.#buffer.add(group);
     const uniform = mulberry32(this.#config.seed * 104_729 + step);
     const replays = this.#buffer.draw(groups.filter(({ score }) => score === 0).length, uniform);
@@ -136,7 +136,7 @@ export class ReplayedGroups implements SampleSource {
     return { ...generated, samples, drawn, metrics };
   }
 
-  /** The groups of a step in order, each with its score. */
+  /** Groups of a step in order, each with its score. */
   #scored(samples: Sample[], step: number): StoredGroup[] {
     const rewards = samples.map(({ reward }) => reward.score);
     const ids = samples.map(({ group }) => group);

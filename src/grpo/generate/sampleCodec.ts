@@ -1,4 +1,7 @@
-/** Samples as plain JSON, for a checkpoint: numbers of a token as base64 of their bytes, without the times of the sample's events. */
+/**
+ * Encodes samples as plain JSON for a checkpoint: per-token arrays as base64 of their bytes, without the times of the
+ * sample's events.
+ */
 
 import { TOKEN_FIELD_NAMES, TOKEN_FIELDS, type TokenArrays, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
@@ -18,7 +21,7 @@ export function encodeArrays(arrays: Partial<TokenArrays>): Texts {
   return texts;
 }
 
-/** Returns the arrays of what `encodeArrays` returned. A text that is not one stays: `findFault` finds it. */
+/** Decodes the arrays that `encodeArrays` returned. Keeps a text that is not base64; `findFault` reports it. */
 export function decodeArrays(texts: { [N in TokenFieldName]?: unknown }): Partial<TokenArrays> {
   const arrays: Record<string, unknown> = {};
   for (const name of TOKEN_FIELD_NAMES) if (typeof texts[name] === 'string') arrays[name] = arrayOf(name, texts[name]);
@@ -33,22 +36,25 @@ function arrayOf(name: TokenFieldName, text: string): unknown {
   }
 }
 
+/** Returns a sample as plain JSON, without its events. */
 export function encodeSample({ problem, group, messages, reward, trajectory, toolRewards }: Sample): EncodedSample {
   const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
   const encoded = { stopReason, numTurns, numToolCalls, numToolErrors, ...encodeArrays(trajectory) };
   return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: encoded };
 }
 
+/** Restores what `encodeSample` returned. */
 export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): Sample => ({
   ...sample,
   reward: withMissing(reward),
   trajectory: { ...trajectory, ...decodeArrays(trajectory) } as Trajectory,
 });
 
-/** JSON has no NaN and writes null, here only where a number is missing. */
+/** Restores NaN: JSON writes it as null, which appears here only if a number is missing. */
 export const withMissing = (reward: Reward): Reward =>
   JSON.parse(JSON.stringify(reward), (_, value: unknown) => (value === null ? NaN : value)) as Reward;
 
+/** Returns the bytes of a view as base64. */
 export function toBase64({ buffer, byteOffset, byteLength }: ArrayBufferView): string {
   let text = '';
   for (const byte of new Uint8Array(buffer, byteOffset, byteLength)) text += String.fromCharCode(byte);

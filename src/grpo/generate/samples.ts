@@ -1,6 +1,7 @@
 /**
- * Generation of a step: draws problems and runs one agent loop a sample, all at once against one engine, each scored as it
- * finishes. PlainGroups is the default source of a step's samples; filterGroups.ts and src/grpo/pipeline have the others.
+ * Generation of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and
+ * each sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and
+ * src/grpo/pipeline have the others.
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -17,40 +18,45 @@ import { type GenerateOptions, type GenerationContext, generateOptions, GREEDY }
 import type { ProblemQueue } from './problems.ts';
 import { score } from './score.ts';
 
-/** Generates the samples of a step. */
+/** Provides the samples of each step. */
 export interface SampleSource {
-  /** Generates and scores the groups of a step; those of one group are neighbours. */
+  /** Generates and scores the groups of a step. The samples of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
-  /** Groups that it keeps between steps. Default: it keeps none. */
+  /** Groups that the source keeps between steps. Default: none. */
   readonly inFlight?: InFlight | undefined;
 }
 
-/** Groups that outlive a step. */
+/** Groups that are still in flight when a step ends. */
 export interface InFlight {
-  /** Numbers of their problems; undefined if the groups are not of the task's problems. */
-  readonly carried: number[] | undefined;
-  /** Resolves to true once a step has what it needs; to false if `stop` aborts, or nothing more is to come. */
+  /** Numbers of the problems of these groups; undefined if the groups do not come from the task's problems. */
+  readonly inFlightNumbers: number[] | undefined;
+  /**
+   * Resolves to true once the next step has the groups it needs; to false if `stop` aborts or no more groups will
+   * follow.
+   */
   ready(stop: AbortSignal): Promise<boolean>;
-  /** Returns the groups as plain JSON, for a checkpoint; undefined = the carried problems start over. */
+  /** Returns the groups as plain JSON for a checkpoint. Undefined: the groups of `inFlightNumbers` must restart. */
   save(): Promise<unknown>;
   /**
-   * Replaces the groups by those of `save`; state undefined = the `carried` problems start over. Both come before new problems.
-   * Throws InputError if the state cannot be read.
+   * Replaces the groups by the saved ones. If `state` is undefined, the problems of `inFlightNumbers` restart. Both run
+   * before new problems. Throws InputError if the state cannot be read.
    */
-  restore(state: unknown, to: { carried: readonly number[]; vocabSize: number }): void;
-  /** Called before the policy is updated. Stops readers of its weights before it resolves. */
+  restore(state: unknown, to: { inFlightNumbers: readonly number[]; vocabSize: number }): void;
+  /** Called before the policy is updated. Resolves once rollout no longer reads the policy's weights. */
   pause(): Promise<void>;
-  /** Called after the update of a step. Brings the engine's rollout the weights if they are due; returns metrics of the transfer. */
+  /**
+   * Called after the update of a step. Syncs the weights to rollout if a sync is due; returns metrics of the transfer.
+   */
   resume(step: number, engine: GenerationContext['engine']): Promise<Metrics>;
-  /** Runs an evaluation, under the trained weights. @param run calls `onQueued` once all of its requests are queued */
+  /** Runs an evaluation with the trained weights. @param run calls `onQueued` once all of its requests are queued */
   evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T>;
-  /** Aborts the groups; `save` still returns them. */
+  /** Aborts the groups; `save` can still return them. */
   close(): Promise<void>;
 }
 
 export interface SourceOptions extends GenerationContext {
   problems: ProblemQueue;
-  /** Hears of every sample as it is scored. */
+  /** Called with every sample as soon as it is scored. */
   onSample(sample: Sample, step: number): void;
 }
 
@@ -60,13 +66,16 @@ interface GeneratedSamples {
 }
 
 export interface GeneratedStep extends GeneratedSamples {
-  /** What the step sampled itself, where `samples` holds replayed groups as well: rewards and lengths are reported of it. */
+  /**
+   * Samples that the step generated itself, if `samples` also holds replayed groups. Rewards and lengths are reported
+   * for these.
+   */
   drawn?: Sample[];
   stats: RolloutStats;
   metrics: Metrics;
 }
 
-/** Trains on every group it generates: `trainBatchSize` problems a step, `rollout.n` samples each. */
+/** Trains on every group it generates: `trainBatchSize` problems per step, `rollout.n` samples each. */
 export class PlainGroups implements SampleSource {
   readonly #options: SourceOptions;
 
@@ -83,7 +92,7 @@ export class PlainGroups implements SampleSource {
   }
 }
 
-/** Options of a training step's generation. */
+/** Returns the options of a training step's generation. */
 export function stepOptions(source: SourceOptions, step: number): GenerateOptions {
   const options = generateOptions(source, step, source.config.rollout.n);
   return { ...options, globalStep: step, onSample: (sample) => source.onSample(sample, step) };
@@ -95,7 +104,9 @@ export interface OutsideSeconds {
   reward: number;
 }
 
-/** Samples of every problem, problem by problem; those of one are neighbours and share `group`. */
+/**
+ * Generates samples for every problem, problem by problem. The samples of one problem are neighbours and share `group`.
+ */
 export async function generateSamples(
   problems: readonly Problem[],
   options: GenerateOptions,
@@ -110,8 +121,9 @@ export async function generateSamples(
 }
 
 /**
- * Starts every sample of every problem; a group resolves when its last sample is scored. `seconds` grows meanwhile. The first
- * failure aborts the samples of all groups, and is what each group rejects with that is not complete, once its last has ended.
+ * Starts every sample of every problem. A group resolves when its last sample is scored; `seconds` grows until then.
+ * The first failure aborts the samples of all groups. Every incomplete group then rejects with that failure, once its
+ * last sample has ended.
  */
 export function startGroups(
   problems: readonly Problem[],
@@ -181,13 +193,16 @@ export function startGroups(
   return { groups, seconds };
 }
 
-/** Like Promise.all, which rejects while others are in flight; this waits for them first. */
+/** Like Promise.all, but waits for all others before it rejects. */
 async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(work);
   return Promise.all(work);
 }
 
-/** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: three rounds of a 128-bit mix. */
+/**
+ * Returns two 32-bit words that are, in practice, unique to (seed, batch, problem, sample): three rounds of a 128-bit
+ * mix.
+ */
 export function randomKey(seed: number, batch: number, problem: number, sample: number): [number, number] {
   let h = [seed >>> 0, batch >>> 0, problem >>> 0, sample >>> 0];
   for (let round = 0; round < 3; round++)

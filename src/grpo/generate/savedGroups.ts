@@ -1,4 +1,7 @@
-/** Groups in flight as plain JSON, for a checkpoint: what each of their samples has received, numbers of tokens as base64. */
+/**
+ * Encodes groups in flight as plain JSON for a checkpoint: the received parts of each sample, with per-token arrays as
+ * base64.
+ */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
@@ -14,18 +17,19 @@ import {
 import type { Problem, Reward } from '../../tasks/task.ts';
 import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
 
-/** A group that a step has left unfinished. */
+/** A group that was in flight when the checkpoint was written. */
 export interface SavedGroup {
   /** Number of its problem. */
   number: number;
-  /** Which of the task's problems it is, where they are drawn by difficulty. */
+  /** Index of the problem in the task, if problems are sampled by difficulty. */
   index?: number | undefined;
   problem: Problem;
-  /** The step that started it: part of its random keys. */
+  /** Step that started the group; part of its random keys. */
   step: number;
   samples: SavedSample[];
 }
 
+/** Returns groups as plain JSON. */
 export function encodeGroups(groups: readonly SavedGroup[]): unknown {
   return groups.map(({ samples, ...group }) => ({ ...group, samples: samples.map(encodeSaved) }));
 }
@@ -43,11 +47,14 @@ function encodeSaved({ received, turn, ...rest }: SavedSample): unknown {
   };
 }
 
-/** @param vocabSize tokens that the model has. Throws InputError if the state is not what `encodeGroups` gave. */
+/**
+ * Decodes what `encodeGroups` returned. Throws InputError for any other state.
+ * @param vocabSize number of tokens of the model
+ */
 export const decodeGroups = (state: unknown, vocabSize: number): SavedGroup[] =>
   readInFlight(groupsSchema(vocabSize), state);
 
-/** Throws InputError that names the place where the state is not what `schema` says. */
+/** Validates a state. Throws InputError that names the place where the state does not fit `schema`. */
 export function readInFlight<T>(schema: v.GenericSchema<unknown, T>, state: unknown): T {
   const result = v.safeParse(schema, state);
   if (result.success) return result.output;
@@ -59,7 +66,7 @@ export function readInFlight<T>(schema: v.GenericSchema<unknown, T>, state: unkn
   );
 }
 
-/** Schema of an object with arrays of a model with `vocabSize` tokens, each as base64. */
+/** Schema of an object with per-token arrays in base64, for a model with `vocabSize` tokens. */
 export const arraysSchema = <T extends Partial<TokenArrays>>(
   vocabSize: number,
   required: readonly TokenFieldName[],
@@ -78,7 +85,7 @@ export const arraysSchema = <T extends Partial<TokenArrays>>(
 
 export const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 
-/** A number that is missing is null, or NaN where the state was never a text. */
+/** A missing number is null; it is NaN if the state was never JSON text. */
 const amount = v.nullable(v.union([v.number(), v.nan()]));
 export const savedReward = v.pipe(
   v.looseObject({ score: amount, acc: amount }),

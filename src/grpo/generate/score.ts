@@ -1,4 +1,6 @@
-/** Scores a sample by the task's reward, which is a user's code: it may throw, wait for ever, or return anything. */
+/**
+ * Scores a sample with the task's reward, which is user code: it can throw, never resolve, or return anything.
+ */
 
 import { blame, isA, shownValue as shown, UserCodeError } from '../../errors.ts';
 import type { AgentLoopOutput } from '../../rollout/agent/loop.ts';
@@ -8,7 +10,7 @@ import type { Problem, Reward, ScoredSample, Task } from '../../tasks/task.ts';
 import { turnCount } from '../advantages/turns.ts';
 import type { GenerateOptions } from './options.ts';
 
-/** The largest float32, which advantages are trained as. */
+/** Largest float32: advantages are trained in float32. */
 export const LARGEST_REWARD = 3.4028234663852886e38;
 
 const MISSING: Reward = { score: NaN, acc: NaN };
@@ -16,7 +18,7 @@ const EXPECTED = 'return { score, acc }, or a promise of it';
 
 interface Scored {
   reward: Reward;
-  /** What the user's code did wrong, where `onError` is 'skip': the sample has no reward then. */
+  /** Error of the user's code if `onError` is 'skip'; the sample has no reward then. */
   fault?: UserCodeError;
 }
 
@@ -24,11 +26,11 @@ type ScoreOptions = Pick<GenerateOptions, 'globalStep' | 'rewardTimeoutMs' | 'si
   task: Pick<Task, 'reward'>;
 };
 
-/** What is read of a sample that ended. */
+/** Fields read from a finished sample. */
 type Ended = Pick<AgentLoopOutput, 'messages' | 'trajectory' | 'fault'> &
   Partial<Pick<ScoredSample, 'toolRewards' | 'turnRewards' | 'toolStates' | 'state'>>;
 
-/** The reward of a sample. Throws UserCodeError if the reward function fails, unless `onError` is 'skip'. */
+/** Returns the reward of a sample. Throws UserCodeError if the reward function fails, unless `onError` is 'skip'. */
 export async function score(
   { task, globalStep, rewardTimeoutMs, signal, onError, onFault }: ScoreOptions,
   problem: Problem,
@@ -57,14 +59,14 @@ export async function score(
   try {
     return { reward: checkedReward(await timedReward(task, sample, rewardTimeoutMs, signal), problem, trajectory) };
   } catch (error) {
-    if (signal?.aborted) return { reward: MISSING }; // nobody waits for it
+    if (signal?.aborted) return { reward: MISSING }; // its result is not awaited
     const blamed = blame('reward', nameOf(problem), error, EXPECTED);
     if (onError !== 'skip' || !(blamed instanceof UserCodeError)) throw blamed;
     return skip(blamed);
   }
 }
 
-/** What the task's reward returns. Throws UserCodeError if that takes too long; `signal` ends the wait. */
+/** Returns the result of the task's reward. Throws UserCodeError if that takes too long; `signal` ends the wait. */
 export async function timedReward(
   task: Pick<Task, 'reward'>,
   sample: ScoredSample,
@@ -82,7 +84,10 @@ export async function timedReward(
 
 const nameOf = ({ id }: Problem) => `The reward of problem "${id}"`;
 
-/** A copy of what a reward function returned, so that nothing changes it later. Throws UserCodeError. */
+/**
+ * Returns a copy of what the reward function returned, so that nothing changes it later. Throws UserCodeError if it is
+ * not a reward.
+ */
 function checkedReward(returned: Reward, problem: Problem, trajectory: Trajectory): Reward {
   const wrong = (what: string): UserCodeError => new UserCodeError('reward returned', `${nameOf(problem)} ${what}`);
   if (typeof returned !== 'object' || returned === null) throw wrong(`is ${shown(returned)}; ${EXPECTED}.`);
@@ -103,7 +108,7 @@ function checkedReward(returned: Reward, problem: Problem, trajectory: Trajector
   return reward;
 }
 
-/** What may be reported and trained on: a number of float32's range, or NaN for none. */
+/** True for a number that can be reported and trained on: within float32's range, or NaN if missing. */
 const isAmount = (value: unknown): boolean => typeof value === 'number' && !(Math.abs(value) > LARGEST_REWARD);
 
 function entriesOf(values: unknown, name: string, wrong: (what: string) => Error): Record<string, unknown> {
@@ -112,7 +117,7 @@ function entriesOf(values: unknown, name: string, wrong: (what: string) => Error
   throw wrong(`has the ${name} ${shown(values)}; give values by name, or leave it out.`);
 }
 
-/** Throws where `turns` has less than a number or NaN for every turn that is trained. */
+/** Throws unless `turns` has a number or NaN for every trained turn. */
 function checkTurns(turns: unknown, { mask }: Trajectory, wrong: (what: string) => Error): void {
   if (turns === undefined) return;
   const rule = 'give one number for every assistant turn, 0 or NaN where there is none.';

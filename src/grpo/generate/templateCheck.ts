@@ -1,4 +1,6 @@
-/** Checks what a chat template does with the conversations of a run, before its first step. */
+/**
+ * Checks what a chat template does with a run's conversations, before its first step.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -31,13 +33,14 @@ interface CheckedProblems {
 
 const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut, ...training];
 
-/** Prompts of so many different rows of roles are rendered with markers. */
+/** Most different sequences of roles whose prompts are rendered with markers. */
 const MAX_SHAPES = 64;
 
 /**
- * Sentences on what the template loses of a run's prompts. Throws InputError if it refuses a prompt, or if nothing can be learned
- * with it: the model would not read the last message of a prompt, or what its tools or its environment answer. Other losses are
- * only told, because rewards can teach what a lost system message or a lost schema says.
+ * Returns a sentence for each part of a run's prompts that the template drops. Throws InputError if the template
+ * refuses a prompt, or if training could not work: the model would not see the last message of a prompt, or the replies
+ * of its tools or environment. Other losses are only reported, because rewards can teach what a lost system message or
+ * schema says.
  */
 export function checkTemplate(run: CheckedRun, problems: CheckedProblems): string[] {
   const { config, task, tokenizer, toolParser } = run;
@@ -45,7 +48,7 @@ export function checkTemplate(run: CheckedRun, problems: CheckedProblems): strin
   const notes = promptLosses(run, problems, toolSchemasInPrompt);
   const { maxAssistantTurns, maxToolCalls } = agentLimits(config);
   if (maxAssistantTurns < 2) return notes;
-  // A loop of the user's own says results in its own way.
+  // A custom loop formats tool results itself.
   const looping = ({ agentName = config.rollout.agent.defaultAgentLoop }: Problem) => agentName === 'tool_agent';
   const parts = allOf(problems)
     .filter(looping)
@@ -57,7 +60,10 @@ export function checkTemplate(run: CheckedRun, problems: CheckedProblems): strin
   return notes;
 }
 
-/** The same for the problems of a first step and the held-out ones. Throws also UserCodeError for a problem that is none. */
+/**
+ * Same check for the problems of a first step and the held-out problems. Also throws UserCodeError for an invalid
+ * problem.
+ */
 export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: Task }): Promise<string[]> {
   const { config, task } = run;
   const { train, trainSize = Infinity } = limitedTask(task, config);
@@ -70,7 +76,10 @@ export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: 
   });
 }
 
-/** Sentences on what the template loses of prompts, and on prompts that are in its format already. Throws as `checkTemplate`. */
+/**
+ * Returns a sentence for each part of the prompts that the template drops, and one for prompts that are already
+ * formatted by a template. Throws like `checkTemplate`.
+ */
 export function promptLosses(
   { task, tokenizer }: Pick<CheckedRun, 'task' | 'tokenizer'>,
   problems: CheckedProblems,
@@ -90,7 +99,10 @@ export function promptLosses(
   ];
 }
 
-/** Sentences on what the template loses of requests that bring their own messages and tools; [] if it writes all of them. */
+/**
+ * Returns a sentence for each part that the template drops from requests with their own messages and tools; [] if it
+ * writes all of them.
+ */
 export function requestLosses(tokenizer: ChatTokenizer, toolParser: ToolParser): string[] {
   const messages = ['system', 'user'].map((role) => ({ role, content: '1' }));
   const losses = [
@@ -115,7 +127,7 @@ function expectToolResults(tokenizer: ChatTokenizer, { stopToken }: ToolParser, 
   tokenizer.encodeContinuation([{ role: 'tool', content: '1' }], called);
 }
 
-/** The first problem of each row of roles, with its tools. */
+/** First problem of each sequence of roles, with its tools. */
 function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { problem: Problem; tools: Tool[] }[] {
   const shapes = new Map<string, { problem: Problem; tools: Tool[] }>();
   for (const problem of problems) {
@@ -128,7 +140,7 @@ function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { pro
   return [...shapes.values()];
 }
 
-/** Names of what the template leaves out of a prompt. */
+/** Names of the parts of a prompt that the template drops. */
 function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: boolean): string[] {
   const { messages } = problem;
   const schema = markerOf(messages.length);
@@ -156,7 +168,10 @@ function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: b
   }
 }
 
-/** Tags that the template writes between turns: names of control tokens, and what looks like one without being a token. */
+/**
+ * Tags that the template writes between turns: names of control tokens, and texts that look like one but are ordinary
+ * tokens.
+ */
 function turnTags(tokenizer: ChatTokenizer): string[] {
   const [question, reply, next] = [0, 1, 2].map(markerOf);
   const turns = ['user', 'assistant', 'user'].map((role, i) => ({ role, content: markerOf(i) }));
@@ -172,7 +187,10 @@ function turnTags(tokenizer: ChatTokenizer): string[] {
   return [...new Set([...tokens.filter((token) => tokenizer.namesControl(token)), ...tags])];
 }
 
-/** A sentence on prompts that hold what the template itself writes around a message; undefined if there are none. */
+/**
+ * Returns a sentence on prompts that already contain the tags that the template writes around a message;
+ * undefined otherwise.
+ */
 function templatedTwice(tokenizer: ChatTokenizer, { training, heldOut }: CheckedProblems): string | undefined {
   const tags = turnTags(tokenizer);
   const isFromOutside = ({ role }: Message) => role !== 'system' && role !== 'assistant';

@@ -1,4 +1,6 @@
-/** How many training problems there are, which of them are used, and how long a run over them is. */
+/**
+ * Number of training problems, the choice of those that are used, and the length of a run over them.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';
@@ -13,8 +15,8 @@ import type { TrainConfig } from '../config/types.ts';
 import { withLr } from '../update/learningRate.ts';
 
 /**
- * The task with `data.trainMaxSamples` of its training problems: the first of the stream, which for a file are a random
- * choice by seed. Each epoch after the first has an order of its own.
+ * Returns the task limited to `data.trainMaxSamples` training problems: the first of the stream, which for a file are a
+ * random choice by seed. Each later epoch has a different order.
  */
 export function limitedTask(task: Task, { data }: TrainConfig): Task {
   const { trainMaxSamples: size = -1 } = data;
@@ -29,7 +31,7 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
       const key = `${seed}/${epoch}`;
       if (order.key !== key) order = { key, indices: orderOf(size, seed, epoch) };
       const first = order.indices[index % size];
-      // Kept: a task that moves its own difficulty would give another problem of that number later.
+      // Cached: a task that adapts its own difficulty would later return another problem for that number.
       const problem = chosen.get(`${seed}/${first}`) ?? task.train(first, seed);
       chosen.set(`${seed}/${first}`, problem);
       if (problem instanceof Promise) problem.catch(() => chosen.delete(`${seed}/${first}`));
@@ -44,9 +46,9 @@ function orderOf(size: number, seed: number, epoch: number): number[] {
 }
 
 /**
- * Throws InputError if a problem names an agent loop, an environment or a tool that does not exist: of the held-out problems,
- * of every row of a finite task that returns its problems at once, and of the first `drawn` training problems of any task.
- * Returns the held-out and these first problems.
+ * Throws InputError if a problem names an unknown agent loop, environment or tool. Checks the held-out problems, every
+ * row of a finite task that returns its problems synchronously, and the first `drawn` training problems of any task.
+ * Returns the held-out problems and these first problems.
  */
 export async function checkedProblems(
   task: Task,
@@ -68,7 +70,7 @@ export async function checkedProblems(
   return { heldOut, training };
 }
 
-/** The held-out problems of an evaluation. Throws UserCodeError if one cannot be read. */
+/** Returns the held-out problems of an evaluation. Throws UserCodeError if one cannot be read. */
 export async function givenHeldOut(task: Task, { data }: TrainConfig): Promise<Problem[]> {
   const given = await task.heldOut(data.valMaxSamples);
   return Array.from(given, (problem, i) => givenProblem(`Held-out problem ${i} of task "${task.name}"`, () => problem));
@@ -85,7 +87,9 @@ interface PromptContext {
   task: Pick<Task, 'name' | 'tools' | 'environments'>;
 }
 
-/** True for each problem whose prompt, written as a rollout writes it, has at most maxPromptLength tokens. */
+/**
+ * Returns a predicate: true if the problem's prompt, written as rollout writes it, has at most maxPromptLength tokens.
+ */
 export function promptFits({ config, tokenizer, task }: PromptContext): (problem: Problem) => boolean {
   const { toolSchemasInPrompt } = config.rollout.multiTurn;
   return (problem) =>
@@ -94,9 +98,9 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 }
 
 /**
- * The config of a run on a task and a model: what is "auto", or counted from the task, has its value. Unchanged if nothing is. Throws
- * InputError if trainer.totalEpochs counts an endless task.
- * @param isLora as withLr takes it
+ * Returns the config of a run on a task and a model: fills in values that are "auto" or counted from the task. Unchanged
+ * without such values. Throws InputError if trainer.totalEpochs counts an endless task.
+ * @param isLora same as in `withLr`
  */
 export function completed(
   config: TrainConfig,
@@ -108,8 +112,9 @@ export function completed(
 }
 
 /**
- * The config with the steps that `trainer.totalEpochs` comes to, as verl counts them: whole batches of an epoch (of problems
- * that are not too long) times epochs. Unchanged where totalTrainingSteps is written. Throws InputError for an endless task.
+ * Returns the config with the number of steps computed from `trainer.totalEpochs`, as verl counts them: full batches
+ * per epoch (of problems that are not too long) times epochs. Unchanged if totalTrainingSteps is set. Throws InputError
+ * for an endless task.
  */
 function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
   const { totalTrainingSteps, totalEpochs } = config.trainer;
@@ -134,7 +139,7 @@ function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenize
   );
 }
 
-/** Throws InputError for a task that gives promises of its problems. */
+/** Throws InputError if the task returns promises of its problems. */
 function problemsAtOnce(name: string, count: number, give: (index: number) => Problem | Promise<Problem>): Problem[] {
   return Array.from({ length: count }, (_, i) => {
     const problem = give(i);

@@ -11,25 +11,25 @@ import { generateSamples } from './samples.ts';
 import { givenHeldOut, promptFits } from './trainingSet.ts';
 
 export interface ValidateOptions {
-  /** Answers every problem greedily as well. */
+  /** True to also answer every problem greedily. */
   greedy?: boolean;
-  /** The step that it follows, for the reward function. */
+  /** Step that the evaluation follows, for the reward function. */
   globalStep?: number;
-  /** Sees every sampled conversation as it ends, not the greedy ones. */
+  /** Called with every sampled conversation as it ends; not with the greedy ones. */
   onSample?: (sample: Sample) => void;
-  /** Hears how many of the problems have their sampled answers, as they come. */
+  /** Called as problems are finished, with the number of problems that have all their sampled answers. */
   onProgress?: (done: number, total: number) => void;
   /** Same as GenerateOptions.onQueued. */
   onQueued?: () => Promise<void>;
-  /** Ends the evaluation; it rejects with the signal's reason then. */
+  /** Ends the evaluation, which then rejects with the signal's reason. */
   signal?: AbortSignal;
 }
 
-const VALIDATION_BATCH = 0xffffffff; // no training step has this number
+const VALIDATION_BATCH = 0xffffffff; // a number that no training step has
 
 /**
- * Held-out accuracy of each set of problems: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the
- * outcome, not shaping. `samples` = the sampled answers, problem by problem.
+ * Returns held-out accuracy of each set of problems: sampled as `rollout.valKwargs` sets, and also greedy if requested.
+ * Uses the outcome, without reward shaping. `samples` = the sampled answers, problem by problem.
  */
 export async function validate(
   generation: GenerationContext,
@@ -40,7 +40,7 @@ export async function validate(
   return evaluation.result();
 }
 
-/** Returns a handler of errors of an evaluation: it has no metrics if the signal ended it. */
+/** Returns an error handler of an evaluation: returns no metrics if the signal ended it, otherwise rethrows. */
 export const unlessEnded =
   (signal: AbortSignal) =>
   (error: unknown): Metrics => {
@@ -48,7 +48,10 @@ export const unlessEnded =
     return {};
   };
 
-/** An evaluation in parts, with other work between them: an answer does not depend on what is generated beside it. */
+/**
+ * An evaluation that runs in parts, with other work between them. An answer does not depend on what else is generated
+ * at the same time.
+ */
 export class Evaluation {
   readonly #generation: GenerationContext;
   readonly #options: ValidateOptions;
@@ -69,7 +72,7 @@ export class Evaluation {
     return this.#answers.length === this.#problems.length;
   }
 
-  /** Answers the next `count` problems, or all. Rejects if the signal aborts; those problems are not done then. */
+  /** Answers the next `count` problems, or all. Rejects if the signal aborts; those problems then stay unanswered. */
   async next(count = Infinity): Promise<void> {
     const { config, task, engine } = this.#generation;
     const { greedy = false, globalStep, onSample, onProgress, onQueued, signal } = this.#options;
@@ -100,7 +103,8 @@ export class Evaluation {
     signal?.throwIfAborted();
     const tries = n + (greedy ? 1 : 0);
     this.#answers.push(...problems.map((_, p) => samples.slice(p * tries, (p + 1) * tries)));
-    await engine.rollout.takeStats(); // of an evaluation, which the next step's throughput is not to count
+    // Discards the evaluation's counts, so that the next step's throughput excludes them.
+    await engine.rollout.takeStats();
     this.#seconds += (performance.now() - started) / 1000;
   }
 
@@ -121,7 +125,10 @@ export class Evaluation {
   }
 }
 
-/** Metrics of one set of problems. @param answers [P] the n sampled answers of a problem, then perhaps a greedy one */
+/**
+ * Returns the metrics of one set of problems.
+ * @param answers [P] the n sampled answers of a problem, then optionally a greedy one
+ */
 function sourceMetrics(source: string, answers: readonly Sample[][], n: number): Metrics {
   const accs = answers.map((tried) => tried.map(({ reward }) => reward.acc));
   const sampled = answers.map((tried) => ({
@@ -144,7 +151,7 @@ function sourceMetrics(source: string, answers: readonly Sample[][], n: number):
 
 const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ?? task.name;
 
-/** Held-out problems, those with too long a prompt left out where the config says so. */
+/** Returns the held-out problems, without those whose prompt is too long if the config says so. */
 async function heldOutProblems({ config, engine, task }: GenerationContext): Promise<Problem[]> {
   const problems = await givenHeldOut(task, config);
   if (!config.data.filterOverlongPrompts) return problems;
@@ -156,7 +163,7 @@ async function heldOutProblems({ config, engine, task }: GenerationContext): Pro
   );
 }
 
-/** The task with its reward's shaping taken off. */
+/** Returns the task with its reward reduced to the outcome. */
 function withOutcome(task: Task): Task {
   return {
     ...task,

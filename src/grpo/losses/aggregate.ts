@@ -7,10 +7,10 @@
  *   seq-mean-token-mean      1 / (S n_s)          every sequence counts the same    (GRPO, arXiv:2402.03300)
  *   seq-mean-token-sum-norm  1 / (S L)            constant L = maxResponseLength    (Dr. GRPO, arXiv:2503.20783)
  *
- * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is a constant of
- * the run, verl's global_batch_size: ppoMiniBatchSize x n, the sequences that a mini-batch has before any is masked,
- * rejected or without a reward. A sequence that drops out then takes its share of the gradient with it; the others keep
- * theirs. The weights are cut with the micro-batches, so the cut changes nothing.
+ * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is a
+ * constant of the run, verl's global_batch_size: ppoMiniBatchSize x n, the number of sequences in a mini-batch before
+ * any is masked or rejected or lacks a reward. A sequence that drops out loses its share of the gradient; the shares of
+ * the others stay the same. Micro-batches slice these weights, so the split changes nothing.
  */
 
 import type { LossAggMode, PolicyLoss } from './types.ts';
@@ -23,15 +23,21 @@ export const LOSS_AGG_MODES: readonly LossAggMode[] = [
   'seq-mean-token-sum-norm',
 ];
 
-/** verl divides a sequence's sum by its length plus this. */
+/** verl adds this to a sequence's length before dividing. */
 const EPSILON = 1e-8;
 
 export interface AggregateOptions {
   /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
   maxResponseLength: number;
-  /** S: sequences of a mini-batch, masked ones included. Absent = those with a trained token, verl's agg_loss without it. */
+  /**
+   * S: sequences of a mini-batch, including masked ones. Default: those with a trained token, like verl's agg_loss
+   * without it.
+   */
   globalBatchSize?: number;
-  /** T of token-mean, verl's batch_num_tokens: for a mini-batch that comes in parts. Absent = those of the masks. */
+  /**
+   * T of token-mean, verl's batch_num_tokens, for a mini-batch that is computed in parts. Default: the tokens of the
+   * masks.
+   */
   batchNumTokens?: number;
 }
 
@@ -42,8 +48,8 @@ const sum = (values: ArrayLike<number>): number => {
 };
 
 /**
- * @param sampleMasks one array a sample of the whole mini-batch; 1 = trained, 0 = tool output, rejected, ...
- * @returns arrays of the same lengths; 0 where masked, and all 0 when nothing is trained.
+ * Returns the weight of each token, 0 where masked, and all 0 if no token is trained.
+ * @param sampleMasks one array per sample of the full mini-batch; 1 = trained, 0 = tool output, rejected, ...
  */
 export function tokenWeights(
   mode: LossAggMode,
@@ -88,22 +94,22 @@ function sequenceWeight(
 
 /** Sizes that an aggregation divides by, and importance weights. */
 export interface WeightOptions extends AggregateOptions {
-  /** Importance weight of each token (`correction/correct.ts`), same shape as the masks; absent = 1. */
+  /** Importance weight of each token (`correction/correct.ts`), in the shape of the masks. Default: 1. */
   isWeights?: readonly ArrayLike<number>[];
 }
 
-/** What each token counts in the scalar loss: one array a sample, one number a response token. */
+/** Weight of each token in the scalar loss: one array per sample, one number per response token. */
 export interface LossWeights {
-  /** Policy loss: aggregation (the loss's own where it forces one) x mask x importance weight. */
+  /** Weights of the policy loss: aggregation (the loss's own, if it fixes one) x mask x importance weight. */
   weights: Float64Array[];
-  /** KL and entropy terms: the configured aggregation x mask, without importance weights. */
+  /** Weights of KL and entropy terms: configured aggregation x mask, without importance weights. */
   klWeights: Float64Array[];
 }
 
 /**
- * The weights of a mini-batch for one policy loss. Losses that fix their aggregation get it (GSPO, SAPO
- * seq-mean-token-mean; LUSPO seq-mean-token-sum; GMPO the mean over all sequences, always with the empty ones, with the
- * geometric mean of a sequence's importance weights).
+ * Returns the weights of a mini-batch for one policy loss. Some losses fix their aggregation: seq-mean-token-mean for
+ * GSPO and SAPO, seq-mean-token-sum for LUSPO. GMPO fixes the mean over all sequences, including empty ones, with the
+ * geometric mean of a sequence's importance weights.
  */
 export function lossWeights(
   { aggregation: forced }: Pick<PolicyLoss, 'aggregation'>,

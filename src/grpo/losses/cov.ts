@@ -12,7 +12,7 @@ function means(rows: LossRows, epsilon: number): { advantage: number; logp: numb
   return { advantage: advantage / (count + epsilon), logp: logp / (count + epsilon), count };
 }
 
-/** Which `count` of `candidates` to take: a fixed pseudo-random order (verl draws a new one each time). */
+/** Picks `count` of `candidates` in a fixed pseudo-random order (verl draws a new order each time). */
 function draw(candidates: number[], count: number): number[] {
   if (candidates.length <= count) return candidates;
   const order = candidates.map((e) => ({ e, rank: Math.imul(e + 1, 0x9e3779b1) >>> 0 }));
@@ -21,9 +21,9 @@ function draw(candidates: number[], count: number): number[] {
 }
 
 /**
- * Clip-Cov: the clipped objective (no dual clip, no clamp of the ratio), without the gradient of a few
- * tokens whose covariance (A - mean A)(logp - mean logp) is high, as those collapse the entropy:
- * max(1, floor(clipCovRatio * tokens)) of those with clipCovLb < cov < clipCovUb that the clip left alone.
+ * Clip-Cov: the clipped objective (no dual clip, no clamp of the ratio), but a few tokens with high covariance (A -
+ * mean A)(logp - mean logp) have no gradient, because such tokens collapse the entropy. Selects max(1,
+ * floor(clipCovRatio * tokens)) of the unclipped tokens with clipCovLb < cov < clipCovUb.
  */
 export const clipCov = defineLoss({
   paper: 'arXiv:2505.22617',
@@ -64,9 +64,9 @@ fn rowGrad(t: Token) -> f32 {
 });
 
 /**
- * KL-Cov: l = -A r, plus ppoKlCoef |logp - oldLogp| on the max(1, floor(klCovRatio * tokens)) tokens of
- * highest covariance (A - mean A)(logp - mean logp). ppoKlCoef is 0.1 in verl's config, 1 in its code. `actor/ppo_kl` is
- * the mean |log ratio| here.
+ * KL-Cov: l = -A r, plus ppoKlCoef |logp - oldLogp| on the max(1, floor(klCovRatio * tokens)) tokens with the highest
+ * covariance (A - mean A)(logp - mean logp). ppoKlCoef is 0.1 in verl's config, 1 in its code. `actor/ppo_kl` is the
+ * mean |log ratio| here.
  */
 export const klCov = defineLoss({
   paper: 'arXiv:2505.22617',

@@ -1,11 +1,17 @@
-/** A policy loss that runs on this thread, between forward and backward: a user's function, or a float64 row without WGSL. */
+/**
+ * Policy losses that run on this thread, between forward and backward: a user's function, or a float64 row without
+ * WGSL.
+ */
 
 import { blame, UserCodeError } from '../../errors.ts';
 import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
 import { rowGradients } from './rowGradients.ts';
 import { defineLoss, type PolicyLoss } from './types.ts';
 
-/** One mini-batch as a user's own loss sees it, however it is cut; all [E], samples with a trained token one after the other. */
+/**
+ * A mini-batch as a custom loss sees it, independent of micro-batches. All arrays are [E]: the entries of samples with
+ * a trained token, sample by sample.
+ */
 export interface CustomLossRows extends PolicyLossInputs {
   /** log-prob of the token under the policy being trained, natural log. */
   logProbs: Float32Array;
@@ -15,28 +21,31 @@ export interface CustomLossRows extends PolicyLossInputs {
   seqStart: Uint32Array;
 }
 
-/** What a loss of one's own returns of a micro-batch of E tokens. */
+/** Result of a custom loss for E tokens. */
 export interface CustomLossResult {
-  /** [E] d loss / d logProbs, `weights` included; KL and entropy terms of the config are added to it. */
+  /** [E] d loss / d logProbs, including `weights`. The KL and entropy terms of the config are added to it. */
   dLogProbs: Float32Array;
-  /** [E] d loss / d entropy; absent = 0. */
+  /** [E] d loss / d entropy. Default: 0. */
   dEntropy?: Float32Array;
-  /** The value on these rows, reported as actor/pg_loss. */
+  /** Value of the loss, reported as actor/pg_loss. */
   loss?: number;
-  /** Numbers to report by these names. */
+  /** Additional metrics by name. */
   metrics?: Readonly<Record<string, number>>;
 }
 
-/** A policy loss as a function of a mini-batch. The config's KL and entropy terms stay, beside it. */
+/** A policy loss as a function of a mini-batch. The KL and entropy terms of the config are still added. */
 export type CustomLoss = (rows: CustomLossRows) => CustomLossResult;
 
-/** The same, where it may answer later: one that runs in a sandbox. */
+/** Like CustomLoss, but can return a promise, e.g. if it runs in a sandbox. */
 export type AsyncCustomLoss = (rows: CustomLossRows) => CustomLossResult | Promise<CustomLossResult>;
 
-/** Stands for the policy loss where a function is that: what is left are the terms beside it. */
+/** Placeholder for the policy loss if a function replaces it. Only the KL and entropy terms remain. */
 export const NO_LOSS = defineLoss({ name: 'custom', reports: [], row: () => ({ loss: 0, grad: 0 }) });
 
-/** Gradients of a mini-batch, KL and entropy terms included. Throws UserCodeError for a function that throws, or returns what is no loss. */
+/**
+ * Returns the gradients of a mini-batch, including KL and entropy terms. Throws UserCodeError if the function throws or
+ * returns an invalid result.
+ */
 export async function hostGradients(
   spec: PolicyLossSpec,
   loss: AsyncCustomLoss | PolicyLoss,
@@ -70,7 +79,7 @@ async function ownGradients(loss: AsyncCustomLoss, rows: CustomLossRows): Promis
   }
 }
 
-/** What a function reported of an update. */
+/** Metrics that a function reported for an update. */
 export function customMetrics({ loss, metrics }: CustomLossResult): Record<string, number> {
   return { ...(loss !== undefined && { 'actor/pg_loss': loss }), ...metrics };
 }

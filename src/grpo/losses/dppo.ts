@@ -3,7 +3,7 @@ import { clampedLogRatio, defineLoss, type LossNumbers, type TokenLoss, type Tok
 /** Keeps the binary KL finite when a probability reaches 1. */
 const EPSILON = 1e-8;
 
-/** l = -A min(r, clipRatioC) logp where kept, else 0; the ratio is held constant. */
+/** l = -A min(r, clipRatioC) logp if the token is kept, otherwise 0. The ratio is held constant. */
 function keptOrDropped({ clipRatioC }: LossNumbers, token: TokenRow, kept: boolean): TokenLoss {
   const { logRatio } = clampedLogRatio(token);
   const ratio = Math.exp(logRatio);
@@ -11,7 +11,7 @@ function keptOrDropped({ clipRatioC }: LossNumbers, token: TokenRow, kept: boole
   return { loss: grad * token.logp, grad, clipped: !kept, clippedLower: kept && ratio > clipRatioC, kl: -logRatio };
 }
 
-/** The same in f32, by a `kept(p, pOld, t)` that is joined behind. */
+/** The same in f32; calls a `kept(p, pOld, t)` that is appended to this text. */
 const KEPT_OR_DROPPED = `
 fn rowGrad(t: Token) -> f32 {
   let ratio = exp(clamp(t.logRatio, -20.0, 20.0));
@@ -24,7 +24,7 @@ fn rowGrad(t: Token) -> f32 {
  * DPPO-Binary-TV: a token is dropped once its probability p has moved further than a threshold in the direction its
  * advantage pushes,
  *
- *   kept = p - pOld <= clipRatioHigh where A > 0, p - pOld >= -clipRatioLow elsewhere
+ *   kept = p - pOld <= clipRatioHigh where A > 0, p - pOld >= -clipRatioLow otherwise
  *
  * clipRatioLow / clipRatioHigh are thresholds on probabilities here, not on ratios. The paper truncates the ratio at
  * clipRatioC = 20; verl's actor config leaves it at 3.
@@ -44,8 +44,8 @@ fn kept(p: f32, pOld: f32, t: Token) -> bool {
 });
 
 /**
- * DPPO-Binary-KL: as DPPO-Binary-TV, with the KL of the two-point distribution (this token, any other) as the distance; a
- * token whose probability moved against its advantage is always kept.
+ * DPPO-Binary-KL: like DPPO-Binary-TV, with the KL of the two-point distribution (this token, any other) as the
+ * distance. A token whose probability moved against its advantage is always kept.
  */
 export const dppoKl = defineLoss({
   paper: 'arXiv:2602.04879',

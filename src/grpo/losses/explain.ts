@@ -1,15 +1,17 @@
-/** Why the policy loss of a step says little: what users of GRPO ask first. */
+/**
+ * Explains why the policy loss of a step carries little information, which users of GRPO often ask.
+ */
 
 import type { Metrics } from '../metrics.ts';
 
-/** Share of groups without signal above which the sentence is about them, not about the loss. */
+/** Share of groups without signal above which the explanation is about these groups, not about the loss. */
 const MOSTLY_SILENT = 0.9;
 
 /**
- * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update, and where it is no finite number.
- * @param ownLoss the name of a user's loss, whose value need not be made of advantages
- * @param n samples of a prompt: rollout.n
- * Per sample the gradient is -A d log p, whatever the loss adds up to.
+ * Returns two or three sentences about `actor/pg_loss` of a step; undefined before the first update, and if it is not
+ * finite. Per sample the gradient is -A d log p, whatever the loss adds up to.
+ * @param ownLoss name of a custom loss, whose value need not consist of advantages
+ * @param n samples per prompt: rollout.n
  */
 export function explainLoss(
   metrics: Metrics,
@@ -20,7 +22,7 @@ export function explainLoss(
   if (loss === undefined || size === undefined || !Number.isFinite(loss + size)) return undefined;
   const silent = metrics['frac_reward_zero_std'] ?? 0;
   const shown = `The policy loss is ${loss.toFixed(4)}`;
-  // A group of one has no spread, which says nothing of what there is to learn.
+  // A group of one never has a spread, so its zero advantage does not mean that the problem has no signal.
   if (n === 1 && !ownLoss)
     return `${shown}. With one try a prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another; ${MEASURE}`;
   if (n !== 1 && silent >= MOSTLY_SILENT)

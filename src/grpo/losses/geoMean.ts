@@ -3,7 +3,7 @@ import { clamp, defineLoss, type LossNumbers, type TokenRow } from './types.ts';
 /** Keeps verl's numbers for sequences without a trained token. */
 const EPSILON = 1e-8;
 
-/** The token's log ratio after clipping in log space, on the side its advantage pushes to. */
+/** The token's log ratio after clipping in log space, on the side that its advantage pushes to. */
 function clippedLogRatio({ clipRatioLow, clipRatioHigh }: LossNumbers, token: TokenRow): number {
   const raw = token.logp - token.oldLogp;
   const bounded = clamp(raw, -clipRatioLow, clipRatioHigh);
@@ -17,8 +17,8 @@ function clippedLogRatio({ clipRatioLow, clipRatioHigh }: LossNumbers, token: To
  *   L_s = -A_s exp(mean_t k_t),   k_t = sgn(A) min(sgn(A) d_t, sgn(A) clip(d_t, -clipRatioLow, clipRatioHigh)),
  *   d_t = logp_t - oldLogp_t (never clamped),   A_s = mean advantage of the sequence
  *
- * averaged over all sequences of the mini-batch, those without a trained token included ('seq-geo-mean'). The clip
- * range is in log space; the paper's is 0.4. As a row: l_t = -A_t R_s, g_t = -A_s R_s where k_t still moves.
+ * averaged over all sequences of the mini-batch, including those without a trained token ('seq-geo-mean'). The clip
+ * range is in log space; the paper's is 0.4. As a row: l_t = -A_t R_s, g_t = -A_s R_s if k_t was not clipped.
  */
 export const geoMean = defineLoss({
   paper: 'arXiv:2507.20673',

@@ -1,8 +1,8 @@
 import { defineLoss } from './types.ts';
 
 /**
- * GPG: plain policy gradient, l = -A logp. No ratio, no clip, no metrics; its advantage (`gpg` in advantages/outcome.ts)
- * rescales by the share of samples with a reward.
+ * GPG: plain policy gradient, l = -A logp, without ratio, clip or metrics. Its advantage (`gpg` in
+ * advantages/outcome.ts) rescales by the share of samples with a nonzero reward.
  */
 export const gpg = defineLoss({
   paper: 'arXiv:2504.02546',

@@ -1,6 +1,6 @@
 import { clamp, defineLoss, SEQUENCE_LOG_RATIO } from './types.ts';
 
-/** Above this log ratio of a sequence verl cuts value and gradient. */
+/** verl clamps a sequence's log ratio here; above it the gradient is 0. */
 const MAX_LOG_RATIO = 10;
 
 /**
@@ -36,7 +36,7 @@ fn rowGrad(t: Token) -> f32 {
 });
 
 /**
- * LUSPO (length-unbiased sequence policy optimization, arXiv:2602.05261): GSPO's row, each sequence weighted by its length, that is
- * aggregated by seq-mean-token-sum, so that long answers are not held back.
+ * LUSPO (length-unbiased sequence policy optimization, arXiv:2602.05261): GSPO's row with seq-mean-token-sum, so that
+ * each sequence is weighted by its length and long answers are not held back.
  */
 export const luspo = defineLoss({ ...gspo, paper: 'arXiv:2602.05261', aggregation: 'seq-mean-token-sum' });

@@ -1,8 +1,8 @@
 /**
- * Policy losses in float64: value, gradient and verl's metrics. The reference of what trains, `kernels/policy_loss.wgsl` with
- * the loss's own WGSL row.
+ * Policy losses in float64: value, gradient and verl's metrics. It is the reference for what trains:
+ * `kernels/policy_loss.wgsl` with the loss's own WGSL row.
  *
- * A loss is one short file of this folder, and an aggregation (`aggregate.ts`) makes one number of its tokens:
+ * Each loss is one short file of this folder. An aggregation (`aggregate.ts`) reduces its tokens to one number:
  *   total = sum_e weights[e] * l_e + klLossCoef * sum_e klWeights[e] * kl_e
  * The weights come from the whole mini-batch, so micro-batches add up to the same total and the same gradient.
  */
@@ -34,7 +34,7 @@ import { vespo } from './vespo.ts';
 export { defineLoss } from './types.ts';
 export type { LossAggMode, LossRows, PolicyLoss, SequenceStats, TokenLoss, TokenRow } from './types.ts';
 
-/** By `lossMode`; names are verl's, then TRL's. */
+/** Losses by `lossMode`; names are verl's, or TRL's if verl has none. */
 const losses: Record<string, PolicyLoss> = {
   vanilla,
   dppo_tv: dppoTv,
@@ -52,7 +52,7 @@ const losses: Record<string, PolicyLoss> = {
   vespo,
 };
 
-/** The shipped losses by `lossMode`, and those that were registered since. */
+/** Built-in and registered losses by `lossMode`. */
 export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = losses;
 
 const own = new Set<string>();
@@ -60,7 +60,7 @@ const own = new Set<string>();
 /** True for a loss that a user registered. */
 export const isOwnLoss = (lossMode: string): boolean => own.has(lossMode);
 
-/** See `registerPolicyLoss`. Throws InputError. */
+/** Registers a custom loss; see `registerPolicyLoss`. Throws InputError. */
 export function addPolicyLoss(name: string, loss: PolicyLoss): void {
   if (!/^[A-Za-z]\w*$/.test(name))
     throw new InputError(`A policy loss cannot be called "${name}"; take letters, digits and _, a letter first.`);
@@ -82,7 +82,7 @@ export interface PolicyLossResult {
   metrics: Record<string, number>;
 }
 
-/** Throws a RangeError that lists the known modes. */
+/** Returns the loss of a mode. Throws a RangeError that lists the known modes. */
 export function policyLossOf(lossMode: string): PolicyLoss {
   const loss = POLICY_LOSSES[lossMode];
   if (loss) return loss;
@@ -90,8 +90,8 @@ export function policyLossOf(lossMode: string): PolicyLoss {
 }
 
 /**
- * The tokens clip-cov or kl-cov acts on, 1 = selected; undefined for every other loss. Called once on the whole mini-batch
- * with the log-probs from before the update as `logp`, so that micro-batches do not change the choice.
+ * Selects the tokens that clip-cov or kl-cov acts on (1 = selected); undefined for every other loss. Called once on the
+ * whole mini-batch with the log-probs from before the update as `logp`, so that micro-batches do not change the choice.
  */
 export function selectTokens(
   spec: PolicyLossSpec,
@@ -102,8 +102,8 @@ export function selectTokens(
 }
 
 /**
- * Loss, gradient and metrics of one micro-batch (or of the whole mini-batch: the sums are the same).
- * @param loss the loss that `spec` is of, where it is a user's own
+ * Computes loss, gradient and metrics of one micro-batch, or of the whole mini-batch; the sums are the same.
+ * @param loss a custom loss; default: the loss that `spec` names
  */
 export function computePolicyLoss(
   spec: PolicyLossSpec,
@@ -169,7 +169,7 @@ function tokenAt(rows: LossRows, e: number, selected: ArrayLike<number> | undefi
   };
 }
 
-/** Sums over the trained tokens of sample s; zeros when the loss needs none. */
+/** Sums over the trained tokens of sample s; zeros if the loss needs none. */
 function sequenceStats(loss: PolicyLoss, spec: PolicyLossSpec, rows: LossRows, s: number): SequenceStats {
   const stats: SequenceStats = { length: 0, sum: 0, advantageSum: 0 };
   if (!loss.sequenceTerm) return stats;

@@ -6,12 +6,12 @@
  *   abs               |d|
  *   k2 (mse)          d^2 / 2                its gradient is unbiased
  *   k3 (low_var_kl)   exp(-d) + d - 1        unbiased value, low variance, never negative
- *   k1+, k3+, abs+    value of the one named, gradient of k2
- *   r*k3              k3 times r = pi / piOld, gradient through both: unbiased when the sampler is not pi (TRL's
+ *   k1+, k3+, abs+    value of k1, k3 or abs, gradient of k2
+ *   r*k3              k3 times r = pi / piOld, gradient through both: unbiased if the sampler is not pi (TRL's
  *                     use_bias_correction_kl)
  *
  * verl clamps k3's value at 10, which zeroes its gradient just when the policy has collapsed far below the reference.
- * Not so here by default; `valueClamp: 10` gives verl's numbers.
+ * The default here has no clamp; `valueClamp: 10` returns verl's numbers.
  */
 
 interface KlTerm {
@@ -21,7 +21,7 @@ interface KlTerm {
 }
 
 interface KlOptions {
-  /** log-prob under the sampling policy; needed by r*k3. */
+  /** Log-prob under the sampling policy; needed by r*k3. */
   oldLogp?: number;
   /** Bound on |k3|; Infinity (default) = none, 10 = verl. */
   valueClamp?: number;
@@ -32,12 +32,12 @@ export const KL_TYPES = ['k1', 'k2', 'k3', 'abs', 'k1+', 'k3+', 'r*k3'] as const
 const ALIASES: Readonly<Record<string, string>> = { kl: 'k1', mse: 'k2', low_var_kl: 'k3' };
 
 /**
- * Largest exponent. Above it k3 without a clamp continues as a straight line, finite and with a gradient; with a clamp, and in the ratio of
- * r*k3, the exponent is cut there and has no gradient.
+ * Largest exponent. Above it, unclamped k3 continues as a straight line, finite and with a gradient. With a clamp, and
+ * in the ratio of r*k3, the exponent is clamped there and has no gradient.
  */
 const EXP_LIMIT = 20;
 
-/** KL estimate of one token and its derivative; throws a RangeError for an unknown type. */
+/** Returns the KL estimate of one token and its derivative. Throws RangeError for an unknown type. */
 export function klPenalty(type: string, logp: number, refLogp: number, options: KlOptions = {}): KlTerm {
   if (type === 'r*k3') return ratioTimesK3(logp, refLogp, options);
   if (!type.endsWith('+')) return plain(type, logp, refLogp, options.valueClamp ?? Infinity);
@@ -68,7 +68,7 @@ function k3(d: number): KlTerm {
   return { value: slope - EXP_LIMIT + slope * (x - EXP_LIMIT), grad: -slope };
 }
 
-/** verl's: exponent clamped to +-20, value to +-valueClamp; no gradient beyond either. */
+/** verl's k3: exponent clamped to +-20, value to +-valueClamp; no gradient beyond either. */
 function clampedK3(d: number, valueClamp: number): KlTerm {
   const x = Math.min(Math.max(-d, -EXP_LIMIT), EXP_LIMIT);
   const value = Math.exp(x) - x - 1;
@@ -84,18 +84,18 @@ function ratioTimesK3(logp: number, refLogp: number, options: KlOptions): KlTerm
   return { value: ratio * value, grad: ratio * (grad + (Math.abs(logRatio) <= EXP_LIMIT ? value : 0)) };
 }
 
-/** verl's algorithm.kl_ctrl: the coefficient of a KL in the reward. */
+/** State of verl's algorithm.kl_ctrl: the coefficient of a KL in the reward. */
 interface KlController {
   type: 'fixed' | 'adaptive';
   /** Current coefficient. */
   klCoef: number;
-  /** Adaptive only: the KL aimed at, in nats per token. */
+  /** Only if adaptive: target KL in nats per token. */
   targetKl: number;
-  /** Adaptive only: samples over which a persistent 20% error changes the coefficient by 20%. */
+  /** Only if adaptive: samples over which a persistent 20% error changes the coefficient by 20%. */
   horizon: number;
 }
 
-/** The controller after a step that saw mean KL `currentKl` over `samples` samples (arXiv:1909.08593). */
+/** Returns the controller after a step with mean KL `currentKl` over `samples` samples (arXiv:1909.08593). */
 export function updateKlController(controller: KlController, currentKl: number, samples: number): KlController {
   if (controller.type === 'fixed') return controller;
   if (!(controller.horizon > 0)) throw new RangeError(`klCtrl.horizon is ${controller.horizon}; it must be above 0.`);

@@ -1,6 +1,6 @@
 import { clamp, defineLoss, LOG_RATIO_CLAMP, SEQUENCE_LOG_RATIO } from './types.ts';
 
-/** Values of `rolloutIs` below, by their place. */
+/** Values of `rolloutIs` below, by index. */
 export const WEIGHT_LEVELS = ['none', 'token', 'sequence'] as const;
 
 /**
@@ -10,8 +10,8 @@ export const WEIGHT_LEVELS = ['none', 'token', 'sequence'] as const;
  *   rolloutIs 1, 'token'     w = min(pi / piOld, rolloutIsThreshold)
  *   rolloutIs 2, 'sequence'  w = min(prod_t pi_t / piOld_t, rolloutIsThreshold)
  *
- * where piOld is the policy that sampled. Log ratios are clamped to +-20. Both numbers come from
- * `algorithm.rolloutCorrection` where the loss weighs itself.
+ * where piOld is the policy that sampled. Log ratios are clamped to +-20. If the loss applies the weights itself, both
+ * numbers are set by `algorithm.rolloutCorrection`.
  */
 export const reinforce = defineLoss({
   paper: "verl's bypass mode",

@@ -1,10 +1,16 @@
-/** A policy loss by its float64 row, between forward and backward: for engines that do not run its WGSL. */
+/**
+ * Gradients of a policy loss from its float64 row, computed between forward and backward, for engines that do not run
+ * its WGSL.
+ */
 
 import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
 import { entropyGradient } from '../../model/policyStage.ts';
 import { computePolicyLoss, type PolicyLoss } from './index.ts';
 
-/** d loss / d log-prob and d loss / d entropy of every entry, [E]. @param loss as in `computePolicyLoss` */
+/**
+ * Returns d loss / d log-prob and d loss / d entropy of every entry, [E].
+ * @param loss same as in `computePolicyLoss`
+ */
 export function rowGradients(
   spec: PolicyLossSpec,
   rows: PolicyLossInputs & { logProbs: Float32Array; seqStart: Uint32Array },

@@ -7,7 +7,7 @@ import { clamp, clampedLogRatio, defineLoss } from './types.ts';
  *   l = min(l, -A clipRatioC)   where A < 0      (dual clip, arXiv:1912.09729)
  *
  * verl has clipRatioLow = clipRatioHigh = 0.2, clipRatioC = 3. DAPO's clip-higher (arXiv:2503.14476) is 0.2 / 0.28.
- * g = -A r where no clip acted, else 0.
+ * g = -A r if no clip acted, otherwise 0.
  */
 export const vanilla = defineLoss({
   paper: 'arXiv:1707.06347',

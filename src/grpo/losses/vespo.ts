@@ -4,14 +4,14 @@ import { clamp, defineLoss, LOG_RATIO_CLAMP } from './types.ts';
 const MIN_LOG_WEIGHT = Math.log(1e-8);
 
 /**
- * VESPO (variational sequence-level soft policy optimization, arXiv:2602.10693), as TRL computes it: l = -phi A logp, phi
- * held constant, with
+ * VESPO (variational sequence-level soft policy optimization, arXiv:2602.10693), as TRL computes it: l = -phi A logp,
+ * phi held constant, with
  *
  *   phi(w) = w^k exp(lambda (1 - w)),   log w = clip(sum_t clip(logp_t - oldLogp_t, -20, 20), log 1e-8, 20)
  *
- * over the trained tokens of the sequence; phi(1) = 1 and falls off on both sides. k, lambda are vespoKPos, vespoLambdaPos
- * where A >= 0 and vespoKNeg, vespoLambdaNeg elsewhere. Importance weights of rollout correction are a part of w, so they multiply
- * no loss: `foldImportanceWeights` puts them into oldLogp.
+ * over the trained tokens of the sequence; phi(1) = 1 and falls off on both sides. k, lambda are vespoKPos,
+ * vespoLambdaPos where A >= 0 and vespoKNeg, vespoLambdaNeg elsewhere. Importance weights of rollout correction are a
+ * part of w, so they do not multiply the loss: `foldImportanceWeights` puts them into oldLogp.
  */
 export const vespo = defineLoss({
   paper: 'arXiv:2602.10693',
@@ -42,9 +42,9 @@ fn rowGrad(t: Token) -> f32 {
 });
 
 /**
- * "Old" log-probs with the importance weights of trainer against sampler in them, so that w is the policy against the
- * sampler: log w = sum_t (logp_t - oldLogp_t) + sum_t clip(log isWeight_t, log 1e-8, 20), as TRL adds them up. One array a
- * sample; a weight of 0 (IcePop) takes its whole sequence out.
+ * Returns "old" log-probs that include the importance weights of trainer against sampler, so that w is the policy
+ * against the sampler: log w = sum_t (logp_t - oldLogp_t) + sum_t clip(log isWeight_t, log 1e-8, 20), as TRL adds them
+ * up. One array per sample. A weight of 0 (IcePop) removes the whole sequence.
  */
 export function foldImportanceWeights(
   oldLogp: readonly ArrayLike<number>[],

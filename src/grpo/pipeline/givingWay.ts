@@ -1,4 +1,6 @@
-/** Training and rollout on one device, which executes work in the order of submission. */
+/**
+ * Lets rollout run between the micro-batches of training on one device, which executes work in the order of submission.
+ */
 
 import { samplesStarted } from '../../rollout/agent/yield.ts';
 import type { TrainerEngine } from '../types.ts';
@@ -6,9 +8,10 @@ import type { GradientModel } from '../update/policyGradient.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
 
 /**
- * The engine's model. Where rollout draws by a copy on the same device, each micro-batch lets it go first, so that its tools are called
- * early and awaited during training: until nothing is left to draw, but no longer than the micro-batch before took, so that training
- * has its share where rollout never rests. No number depends on it.
+ * Returns the engine's model. If rollout samples from a copy of the weights on the same device, each micro-batch first
+ * lets rollout run, so that its tools are called early and awaited during training. A micro-batch waits until nothing
+ * is left to sample, but no longer than the previous micro-batch took, so that training keeps its share. The order does
+ * not change any result.
  */
 export function givingWay(engine: Pick<TrainerEngine, 'model' | 'rollout' | 'checkpointEngine'>): GradientModel {
   const { model, rollout } = engine;

@@ -1,4 +1,7 @@
-/** Groups being generated, with a record of each sample: a checkpoint can hold them, and a run that resumes continues each at its last token. */
+/**
+ * Groups being generated, with a record of each sample. A checkpoint can store them, and a resumed run continues each
+ * sample at its last token.
+ */
 
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
 import { nextTask, samplesStarted } from '../../rollout/agent/yield.ts';
@@ -8,7 +11,7 @@ import type { ProblemQueue } from '../generate/problems.ts';
 import type { Sample } from '../update/batch.ts';
 import type { PromptGroup } from './types.ts';
 
-/** A group that was started. */
+/** A started group. */
 export interface RunningGroup {
   origin: PromptGroup;
   samples: Promise<Sample[]>;
@@ -30,19 +33,18 @@ export class GroupsInFlight {
     return this.#groups;
   }
 
-  /** Starts groups. */
   start(groups: readonly PromptGroup[]): RunningGroup[] {
     return this.add(groups.map((group) => startGroup(this.#source, group)));
   }
 
-  /** Adds groups that were started. */
+  /** Adds started groups. */
   add(groups: RunningGroup[]): RunningGroup[] {
     for (const { samples } of groups) samples.catch(() => {}); // a group can fail before it is awaited
     this.#groups.push(...groups);
     return groups;
   }
 
-  /** Resumes the groups of a checkpoint; afterwards the engine has their turns, and is paused. */
+  /** Resumes the groups of a checkpoint. Afterwards the engine has their requests and is paused. */
   async restore(saved: readonly SavedGroup[], onStart: (group: RunningGroup) => void = () => {}): Promise<void> {
     const { engine, problems } = this.#source;
     await engine.rollout.pause();
@@ -51,10 +53,13 @@ export class GroupsInFlight {
     const groups = saved.map((group, i) => startGroup(this.#source, { ...group, problem: restored[i] }, line));
     this.add(groups).forEach(onStart);
     await line.opened(this.#toolMs);
-    await nextTask(); // groups all of whose samples had ended are complete again
+    await nextTask(); // groups whose samples had all ended are complete again
   }
 
-  /** Each sample where it stands; waits for tools and rewards that are running, within their time. The engine is paused afterwards. */
+  /**
+   * Saves the current state of each sample. Waits for running tools and rewards, within their time limit. Leaves the
+   * engine paused.
+   */
   async save(): Promise<SavedGroup[]> {
     if (this.#groups.length === 0) return [];
     const { rollout } = this.#source.engine;
@@ -72,8 +77,8 @@ export class GroupsInFlight {
   }
 
   /**
-   * Removes and returns the first `count` groups to be complete, in the order of their start; `start` makes up what is missing to
-   * `wanted`. If a group fails, all others are aborted before it rejects.
+   * Removes and returns the first `count` groups that are complete, in start order. `start` is called if fewer than
+   * `wanted` groups are in flight. If a group fails, all others are aborted before this rejects.
    */
   async takeFirst(
     count: number,
@@ -84,7 +89,8 @@ export class GroupsInFlight {
     try {
       const missing = wanted - this.#groups.length;
       if (missing > 0) {
-        // Prompts are encoded in turns that the clock decides; an engine that runs meanwhile would batch them by it.
+        // The clock decides when each prompt is encoded. A running engine would form its batches by that, so it is
+        // paused.
         await rollout.pause();
         await start(missing);
         await samplesStarted();
@@ -103,7 +109,7 @@ export class GroupsInFlight {
     this.#groups = this.#groups.filter((other) => other !== group);
   }
 
-  /** Aborts all groups and waits for their ends; a paused engine ends none. */
+  /** Aborts all groups and waits until they have ended. The engine must not be paused, or they never end. */
   async abort(): Promise<void> {
     const groups = this.#groups;
     this.#groups = [];
@@ -111,7 +117,7 @@ export class GroupsInFlight {
     await Promise.allSettled(groups.map(({ samples }) => samples));
   }
 
-  /** Lets the engine run, aborts all groups and waits for their ends. */
+  /** Resumes the engine, aborts all groups and waits until they have ended. */
   async close(): Promise<void> {
     try {
       await this.#source.engine.rollout.resume();
@@ -125,13 +131,16 @@ export class GroupsInFlight {
   }
 }
 
-/** Problems as groups that were not started: those of `startOver` first, which it removes, then the next ones. */
+/**
+ * Draws problems as groups that are not started: first those of `requeued`, which it removes from the list, then new
+ * ones.
+ */
 export async function drawGroups(
   problems: ProblemQueue,
-  { count, step, startOver }: { count: number; step: number; startOver: number[] },
+  { count, step, requeued }: { count: number; step: number; requeued: number[] },
 ): Promise<PromptGroup[]> {
-  const over = startOver.splice(0, count);
-  const numbers = [...over, ...(await problems.takeNumbers(count - over.length))];
+  const again = requeued.splice(0, count);
+  const numbers = [...again, ...(await problems.takeNumbers(count - again.length))];
   const drawn = await problems.get(numbers);
   return drawn.map((problem, i) => {
     const index = problems.indexOf(problem);
@@ -139,7 +148,10 @@ export async function drawGroups(
   });
 }
 
-/** Starts a group's samples, saved ones from where they stood. @param line where saved ones wait for each other */
+/**
+ * Starts a group's samples; saved samples continue where they were.
+ * @param line makes saved samples start in their saved order
+ */
 function startGroup(
   source: SourceOptions,
   { samples: saved = [], ...origin }: PromptGroup & Partial<SavedGroup>,
@@ -154,7 +166,7 @@ function startGroup(
   return { origin, samples: groups[0], seconds, records, abort: () => controller.abort() };
 }
 
-/** The first `count` groups to be complete, in the order they were started; rejects with the first that fails. */
+/** Returns the first `count` groups that are complete, in start order. Rejects with the first group that fails. */
 export async function firstDone<G extends { samples: Promise<unknown> }>(
   groups: readonly G[],
   count: number,

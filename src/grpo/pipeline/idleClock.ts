@@ -1,6 +1,6 @@
 /** Measures the share of a step in which the trainer waits for samples, and the share in which no sample is generated. */
 
-/** Sums up the time in which something is in flight. */
+/** Measures the time in which something is in flight. */
 class BusyTime {
   #ms = 0;
   #since: number | undefined;
@@ -14,37 +14,38 @@ class BusyTime {
     this.#since = undefined;
   }
 
-  /** Milliseconds since the last call. */
+  /** Returns the milliseconds since the last call. */
   take(): number {
-    const goesOn = this.#since !== undefined;
+    const isRunning = this.#since !== undefined;
     this.end();
     const ms = this.#ms;
     this.#ms = 0;
-    if (goesOn) this.begin();
+    if (isRunning) this.begin();
     return ms;
   }
 }
 
+/** Measures how long the trainer waits for samples, and how long no sample is generated. */
 export class IdleClock {
   readonly #generating = new BusyTime();
   #waitedMs = 0;
   #startedAt = 0;
 
-  /** A step begins. */
+  /** Starts the measurement of a step. */
   start(): void {
     this.#startedAt = performance.now();
     this.#waitedMs = 0;
     this.#generating.take();
   }
 
-  /** Records if samples are generated from now on. */
-  generates(isBusy: boolean): void {
+  /** Sets if samples are being generated from now on. */
+  setGenerating(isBusy: boolean): void {
     if (isBusy) this.#generating.begin();
     else this.#generating.end();
   }
 
-  /** Training waits for this. */
-  async waits<T>(work: Promise<T>): Promise<T> {
+  /** Awaits `work` and counts the time as the trainer's waiting time. */
+  async waitFor<T>(work: Promise<T>): Promise<T> {
     const started = performance.now();
     try {
       return await work;
@@ -53,7 +54,7 @@ export class IdleClock {
     }
   }
 
-  /** verl's names; of the time since `start`. */
+  /** Idle shares since `start`, under verl's names. */
   metrics(): { 'trainer/idle_ratio': number; 'rollouter/idle_ratio': number } {
     const ms = Math.max(1e-3, performance.now() - this.#startedAt);
     const share = (part: number) => Math.min(1, Math.max(0, part / ms));

@@ -1,4 +1,6 @@
-/** Generates groups by the engine's own rollout, on this device or wherever the engine has it. */
+/**
+ * Generates groups with the engine's own rollout, on the same device or on another one.
+ */
 
 import type { SavedGroup } from '../generate/savedGroups.ts';
 import type { SourceOptions } from '../generate/samples.ts';
@@ -7,12 +9,13 @@ import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
 import { type CheckpointEngine, type PromptGroup, type PutRecords, type Rollouter, uidOfGroup } from './types.ts';
 
+/** Rollouter on the engine's own rollout. */
 export class LocalRollouter implements Rollouter {
   readonly pause?: () => Promise<void>;
   readonly #rollout: SourceOptions['engine']['rollout'];
   readonly #put: PutRecords;
   readonly #weights: CheckpointEngine;
-  /** Groups until their records are in the queue. */
+  /** Groups whose records are not in the queue yet. */
   readonly #running: GroupsInFlight;
   #failing = failing();
 
@@ -72,7 +75,7 @@ export class LocalRollouter implements Rollouter {
   }
 }
 
-/** A promise that only rejects, and can do so before it is awaited. */
+/** Creates a promise that only rejects. It can reject before it is awaited. */
 function failing(): { failed: Promise<never>; fail: (error: unknown) => void } {
   let fail = (_: unknown): void => {};
   const failed = new Promise<never>((_, reject) => (fail = reject));

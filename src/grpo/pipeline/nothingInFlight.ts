@@ -3,9 +3,12 @@ import type { Metrics } from '../metrics.ts';
 import type { TrainerEngine } from '../types.ts';
 import { bringWeights } from './sharedWeights.ts';
 
-/** The time between two steps of a source that keeps no groups: rollout gets the weights. A source that keeps some overrides what it needs. */
+/**
+ * Base of sources between two steps. By default it keeps no groups and only syncs the weights to rollout. A source that
+ * keeps groups overrides the methods it needs.
+ */
 export class NothingInFlight implements InFlight {
-  get carried(): number[] | undefined {
+  get inFlightNumbers(): number[] | undefined {
     return undefined;
   }
 
@@ -17,7 +20,7 @@ export class NothingInFlight implements InFlight {
     return Promise.resolve(undefined);
   }
 
-  restore(_state: unknown, _to: { carried: readonly number[]; vocabSize: number }): void {}
+  restore(_state: unknown, _to: { inFlightNumbers: readonly number[]; vocabSize: number }): void {}
 
   pause(): Promise<void> {
     return Promise.resolve();

@@ -1,11 +1,13 @@
 /**
- * Over-sampling: a step starts more groups than it trains on and ends when enough are complete, so that it does not wait
- * for its longest samples. The rest is aborted, or (partial rollout) paused during the update and continued in the
- * next step under the new weights, its tokens and their log-probs kept. As in APRIL (arXiv:2509.18521) and Kimi k1.5.
+ * Over-sampling: a step starts more groups than it trains on and ends when enough are complete, so that it does not
+ * wait for its longest samples. The other groups are aborted. With partial rollout they are instead paused during the
+ * update and continue in the next step under the new weights; their tokens and log-probs are kept. As in APRIL
+ * (arXiv:2509.18521) and Kimi k1.5.
  *
- * Which groups finish first follows from the numbers of tokens alone, unless a tool or a reward waits for something outside.
- * Groups that end early are short ones: without partial rollout, long answers are trained on less than they are sampled. A
- * checkpoint holds every sample of the paused groups, and a run that resumes from it continues each sample at its last token.
+ * The numbers of tokens alone decide which groups finish first, unless a tool or a reward waits for something outside.
+ * Groups that end early are short ones: without partial rollout, long answers are trained on less often than they are
+ * sampled. A checkpoint holds every sample of the paused groups, and a run that resumes from it continues each sample
+ * at its last token.
  */
 
 import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
@@ -14,15 +16,18 @@ import type { Sample } from '../update/batch.ts';
 import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
 
-/** Trains on the groups that are complete first; numbers groups by their problem, since they outlive a step. */
+/**
+ * Trains on the first groups that are complete. A group's number is its problem's number, because groups outlive a
+ * step.
+ */
 export class OverSampledGroups extends NothingInFlight implements SampleSource {
   readonly inFlight = this;
   readonly #options: SourceOptions;
   readonly #running: GroupsInFlight;
-  /** Groups of a checkpoint, to resume. */
+  /** Groups of a checkpoint to resume. */
   #saved: SavedGroup[] = [];
-  /** Problems to draw before new ones. */
-  #startOver: number[] = [];
+  /** Problem numbers to draw again before new ones. */
+  #requeued: number[] = [];
 
   constructor(options: SourceOptions) {
     super();
@@ -36,7 +41,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     const count = config.data.trainBatchSize;
     if (this.#saved.length > 0) await this.#running.restore(this.#saved.splice(0));
     const groups = await this.#running.takeFirst(count, Math.ceil(count * (1 + overSampleRate)), async (missing) =>
-      this.#running.start(await drawGroups(problems, { count: missing, step, startOver: this.#startOver })),
+      this.#running.start(await drawGroups(problems, { count: missing, step, requeued: this.#requeued })),
     );
     await (partialRollout ? engine.rollout.pause() : this.#running.abort());
     const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
@@ -53,9 +58,9 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
   }
 
-  override get carried(): number[] {
+  override get inFlightNumbers(): number[] {
     const running = this.#running.all.map(({ origin }) => origin);
-    return [...[...running, ...this.#saved].map(({ number }) => number), ...this.#startOver];
+    return [...[...running, ...this.#saved].map(({ number }) => number), ...this.#requeued];
   }
 
   override async save(): Promise<unknown> {
@@ -63,12 +68,15 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     return groups.length > 0 ? encodeGroups(groups) : undefined;
   }
 
-  override restore(state: unknown, { carried, vocabSize }: { carried: readonly number[]; vocabSize: number }): void {
+  override restore(
+    state: unknown,
+    { inFlightNumbers, vocabSize }: { inFlightNumbers: readonly number[]; vocabSize: number },
+  ): void {
     this.#saved = state === undefined ? [] : decodeGroups(state, vocabSize);
-    this.#startOver = state === undefined ? [...carried] : [];
+    this.#requeued = state === undefined ? [...inFlightNumbers] : [];
   }
 
-  /** Carried groups continue beside the samples of the evaluation. */
+  /** Groups in flight continue during the evaluation. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
     const { rollout } = this.#options.engine;
     try {
@@ -84,7 +92,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
   }
 }
 
-/** Share of trained tokens that older weights than the newest drew. */
+/** Share of trained tokens that were sampled by older weights than the newest. */
 export function staleShare(samples: readonly Sample[]): number {
   const versions = samples.flatMap(({ trajectory: { mask, weightVersions } }) =>
     [...(weightVersions ?? [])].filter((_, t) => mask[t] === 1),

@@ -1,31 +1,33 @@
-/** The pipelines as numbers: how many groups are generated, when rollout gets the weights, what is too old. */
+/**
+ * The pipelines as numbers: how many groups are generated, when rollout is synced, how old a sample may be.
+ */
 
 import type { TrainConfig } from '../config/types.ts';
 
 type Settings = Pick<TrainConfig, 'trainer' | 'asyncTraining' | 'data' | 'actor'>;
 
-/** When groups are generated, and with which weights. */
+/** Schedule of generation and weight syncs. */
 export interface Schedule {
-  /** Groups of a step. */
+  /** Groups per step. */
   stepGroups: number;
   /** Steps from one sync to the next. */
   syncSteps: number;
-  /** Groups that are generated between two syncs, those left over at the first among them. */
+  /** Most groups generated between two syncs, including those left over at the first one. */
   maxGroups: number;
-  /** Syncs that the oldest token of a sample may lie back. */
+  /** Largest age of a sample's oldest token, in syncs. */
   maxAge: number;
-  /** Requests in flight at a sync continue under the new weights; else they finish first. */
+  /** True if requests in flight at a sync continue under the new weights; false if they finish first. */
   partial: boolean;
-  /** Groups are trained on in the order in which they were begun; else as they are complete. */
+  /** True if groups are trained on in start order; false if in the order of completion. */
   inOrder: boolean;
 }
 
 /** `trainer.pipeline`, with its settings. */
 export interface Pipeline extends Schedule {
   name: Settings['trainer']['pipeline'];
-  /** True if rollout generates while training runs; false = in turn. */
+  /** True if rollout generates while training runs; false if they alternate. */
   isAsync: boolean;
-  /** True if rollout samples by older weights than those that are trained, and so needs its own. */
+  /** True if rollout samples with older weights than the trained ones, and so needs a copy. */
   needsCopy: boolean;
 }
 
@@ -35,10 +37,10 @@ const onPolicy = (stepGroups: number): Numbers => ({
   ...{ isAsync: false, stepGroups, syncSteps: 1, maxGroups: stepGroups, maxAge: 0, partial: false, inOrder: true },
 });
 
-/** The pipelines by name; a new one is an entry here, and one in `trainer.pipeline` of the schema. */
+/** Pipelines by name. To add one, add an entry here and one in `trainer.pipeline` of the schema. */
 const PIPELINES: Readonly<Record<Pipeline['name'], (config: Settings) => Numbers>> = {
   'on-policy': ({ data }) => onPolicy(data.trainBatchSize),
-  // The fully asynchronous one with a batch ahead, in order, and no request cut short.
+  // Fully-async with one batch ahead, in order, and without interrupting requests.
   'one-step-off': ({ data }) => ({
     ...onPolicy(data.trainBatchSize),
     ...{ isAsync: true, maxGroups: 2 * data.trainBatchSize, maxAge: 1 },
@@ -56,7 +58,7 @@ const PIPELINES: Readonly<Record<Pipeline['name'], (config: Settings) => Numbers
   },
 };
 
-/** The pipeline of a run. */
+/** Returns the pipeline of a run. */
 export function pipelineOf(config: Settings): Pipeline {
   const name = config.trainer.pipeline;
   const schedule = PIPELINES[name](config);

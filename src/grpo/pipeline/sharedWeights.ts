@@ -1,4 +1,7 @@
-/** The checkpoint engine of a rollout that reads the trained buffers themselves: nothing is moved, what it has cached is forgotten. */
+/**
+ * Checkpoint engine of a rollout that reads the trained buffers themselves. A sync copies nothing; it only clears
+ * rollout's cache.
+ */
 
 import type { Metrics } from '../metrics.ts';
 import type { TrainerEngine } from '../types.ts';
@@ -6,7 +9,7 @@ import type { CheckpointEngine, WeightTransfer } from './types.ts';
 
 type Engine = Pick<TrainerEngine, 'checkpointEngine' | 'rollout'>;
 
-/** The engine's own, or that of shared weights. */
+/** Returns the engine's own checkpoint engine, or one for shared weights. */
 export const checkpointEngineOf = ({ checkpointEngine, rollout }: Engine): CheckpointEngine =>
   checkpointEngine ?? {
     backend: 'shared',
@@ -17,7 +20,7 @@ export const checkpointEngineOf = ({ checkpointEngine, rollout }: Engine): Check
     },
   };
 
-/** Rollout draws by the weights as they are now, called `version`. */
+/** Syncs the current weights to rollout as version `version`. Returns metrics of the transfer. */
 export async function bringWeights(engine: Engine, version: number): Promise<Metrics> {
   const weights = checkpointEngineOf(engine);
   const transfer = await weights.updateWeights(version);

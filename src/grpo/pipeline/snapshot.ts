@@ -1,4 +1,7 @@
-/** What an asynchronous pipeline keeps in a checkpoint: the queue, the groups in flight, and when rollout got which weights. */
+/**
+ * State of an asynchronous pipeline in a checkpoint: the queue, the groups in flight, and the weight versions that
+ * rollout received.
+ */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
@@ -6,7 +9,7 @@ import type { Problem } from '../../tasks/task.ts';
 import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
 import type { PromptGroup } from './types.ts';
 
-/** Groups since the run began. */
+/** Counts of groups since the start of the run. */
 export interface Counts {
   generated: number;
   stale: number;
@@ -15,23 +18,24 @@ export interface Counts {
 }
 
 export interface Snapshot {
-  /** Begun and not yet trained on, in the order in which they were begun. */
+  /** Groups started and not yet trained on, in start order. */
   groups: PromptGroup[];
   /** Subset of the groups that are in flight. */
   inFlight: SavedGroup[];
   /** State from `ExperienceQueue.save`. */
   queue: unknown;
-  /** Versions that rollout got, the newest last. */
+  /** Versions that rollout received, newest last. */
   syncs: number[];
   counts: Counts;
 }
 
+/** Returns a snapshot as plain JSON. */
 export const encodeSnapshot = ({ inFlight, ...rest }: Snapshot): unknown => ({
   ...rest,
   inFlight: encodeGroups(inFlight),
 });
 
-/** Throws InputError if it is not what `encodeSnapshot` gave. */
+/** Decodes what `encodeSnapshot` returned. Throws InputError for any other state. */
 export function decodeSnapshot(saved: unknown, vocabSize: number): Snapshot {
   const result = v.safeParse(SNAPSHOT, saved);
   if (!result.success)

@@ -4,18 +4,21 @@ import { FilteredGroups } from '../generate/filterGroups.ts';
 import { ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
 import { type InFlight, PlainGroups, type SampleSource, type SourceOptions } from '../generate/samples.ts';
 import type { StatefulParts } from '../parts.ts';
-import { AsyncGroups, type MakeRollouter } from './asyncGroups.ts';
+import { AsyncGroups, type RollouterFactory } from './asyncGroups.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
 import { OverSampledGroups } from './overSampling.ts';
 import { pipelineOf } from './settings.ts';
 
 interface Given {
-  /** Replaces the source that the config asks for. */
+  /** Replaces the configured source. */
   source?: SampleSource | undefined;
-  rollouter?: MakeRollouter | undefined;
+  rollouter?: RollouterFactory | undefined;
 }
 
-/** Makes the source that the config asks for, and the state that a checkpoint keeps of it. Throws InputError if the engine is not made for it. */
+/**
+ * Creates the configured source, and the parts of it that checkpoints store. Throws InputError if the engine does not
+ * support it.
+ */
 export function sampleSource(
   options: SourceOptions,
   given: Given,

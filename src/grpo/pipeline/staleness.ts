@@ -1,15 +1,18 @@
-/** How old the weights are that drew what a step trains on: `training/off_policy/*` and verl's `fully_async/partial/*`. */
+/**
+ * Age of the weights that sampled a step's tokens: `training/off_policy/*` and verl's `fully_async/partial/*`.
+ */
 
 import type { Metrics } from '../metrics.ts';
 import { versionsOf } from '../queue/records.ts';
 import type { Sample } from '../update/batch.ts';
 
-/** Ages from which on tokens are counted together. */
+/** Tokens of this age or older are counted together. */
 const OLDEST = 8;
 
 /**
- * Returns staleness metrics of a step's samples: `training/off_policy/age_<k>` = share of sampled tokens whose weights were k steps older than the policy that
- * the step trains, with mean and max; samples that more than one version drew.
+ * Returns staleness metrics of a step's samples: `training/off_policy/age_<k>` is the share of sampled tokens whose
+ * weights were k steps older than the policy that the step trains. Also mean and max age, and the number of samples
+ * that several versions sampled.
  */
 export function stalenessMetrics(samples: readonly Sample[], step: number): Metrics {
   const tokens: number[] = [];
@@ -41,5 +44,5 @@ export function stalenessMetrics(samples: readonly Sample[], step: number): Metr
   };
 }
 
-/** True for a sample with a token that older weights drew than those that the step trains. */
+/** True for a sample with a token from older weights than those that the step trains. */
 export const isStale = ({ trajectory }: Sample, step: number): boolean => versionsOf(trajectory).oldest < step - 1;

@@ -1,72 +1,76 @@
-/** The two interfaces between rollout and training where they run side by side: who generates, and how weights get there. */
+/**
+ * The two interfaces between rollout and training if they run concurrently: the rollouter, and the transfer of weights.
+ */
 
 import type { SavedGroup } from '../generate/savedGroups.ts';
 import type { Metrics } from '../metrics.ts';
 import type { ExperienceRecord } from '../queue/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 
-/** What bringing weights to rollout took. */
+/** Cost of one weight transfer. */
 export interface WeightTransfer {
-  /** Version of the policy that rollout samples from now on. */
+  /** Version of the policy that rollout samples with from now on. */
   version: number;
-  /** Moved between buffers, devices or machines; 0 where rollout reads the trained buffers. */
+  /** Bytes moved between buffers, devices or machines; 0 if rollout reads the trained buffers. */
   bytes: number;
-  /** Wall clock, seconds. */
+  /** Wall-clock seconds. */
   seconds: number;
-  /** Part of these seconds in which reading one bucket and writing another ran at the same time. */
+  /** Part of these seconds in which one bucket was read while another was written. */
   overlapSeconds: number;
 }
 
-/** Brings the trained weights to rollout: verl's checkpoint engine. */
+/** Syncs the trained weights to rollout: verl's checkpoint engine. */
 export interface CheckpointEngine {
   /**
-   * shared = rollout reads the buffers that training writes; copy = buffers of its own on the same device; stream = another device,
-   * bucket by bucket; nats = other machines.
+   * shared = rollout reads the buffers that training writes; copy = separate buffers on the same device; stream =
+   * another device, bucket by bucket; nats = other machines.
    */
   readonly backend: 'shared' | 'copy' | 'stream' | 'nats';
   /**
-   * Rollout draws by the weights as they are now, called `version`, from the next token boundary on; requests in flight continue under
-   * them. Nothing of the policy may be updated meanwhile.
+   * Makes rollout sample with the current weights, as version `version`, from the next token boundary on. Requests in
+   * flight continue under them. The policy must not be updated during the call.
    */
   updateWeights(version: number): Promise<WeightTransfer>;
 }
 
-/** A group that is to be generated: one problem, `rollout.n` samples. */
+/** A group to generate: one problem, `rollout.n` samples. */
 export interface PromptGroup {
-  /** Number of its problem, and the number that its samples share. */
+  /** Number of its problem; its samples share it. */
   number: number;
-  /** Which of the task's problems it is, where they are drawn by difficulty. */
+  /** Index of the problem in the task, if problems are sampled by difficulty. */
   index?: number | undefined;
   problem: Problem;
-  /** The step that began it: with `number`, its random keys (`randomKey`) are those of no other group. */
+  /** Step that started it. Together with `number`, it makes the group's random keys (`randomKey`) unique. */
   step: number;
 }
 
-/** Names a group, of the run: `{uid}_{s}` is the key of its sample s in the queue. */
+/** Returns a name of a group that is unique in the run. `{uid}_{s}` is the key of its sample s in the queue. */
 export const uidOfGroup = ({ step, number }: Pick<PromptGroup, 'step' | 'number'>): string => `${step}.${number}`;
 
 /**
- * Takes records of samples as they are scored, one by one or several at once, each once; resolves when the queue has room for them. Those
- * of a group that was not started, or was cancelled, are ignored.
+ * Delivers records of scored samples, one or several at a time, each once. Resolves when they fit into the queue.
+ * Ignores records of a group that was not started or was cancelled.
  */
 export type PutRecords = (records: readonly ExperienceRecord[]) => Promise<void>;
 
-/** Generates groups and hands over their samples: on this device, on another one, or on other machines. */
+/** Generates groups and delivers their samples: on this device, on another one, or on other machines. */
 export interface Rollouter {
-  /** Begins these groups; resolves once they are accepted. */
+  /** Starts these groups; resolves once they are accepted. */
   start(groups: readonly PromptGroup[]): Promise<void>;
-  /** Like `CheckpointEngine.updateWeights`, on every worker that generates; ends what `pause` began. */
+  /** Like `CheckpointEngine.updateWeights`, on every worker that generates. Ends a `pause`. */
   updateWeights(version: number): Promise<WeightTransfer>;
-  /** The weights that rollout reads are about to change in place: nothing is drawn any more. Absent = it has its own. */
+  /** Called before the weights that rollout reads change in place: stops sampling. Undefined if rollout has a copy. */
   pause?(): Promise<void>;
-  /** The groups that are in flight, each sample where it stands. Absent = they start over after a checkpoint. */
+  /**
+   * Saves the groups in flight with the current state of each sample. Undefined if groups restart after a checkpoint.
+   */
   save?(): Promise<SavedGroup[]>;
-  /** Resumes with these, before any other. */
+  /** Resumes these groups before any other. */
   restore?(groups: readonly SavedGroup[]): Promise<void>;
-  /** More metrics of a step. */
+  /** Returns additional metrics of a step. */
   metrics?(): Metrics;
-  /** Rejects if a group begun since the last `close` failed. */
+  /** Rejects if a group that was started since the last `close` failed. */
   readonly failed: Promise<never>;
-  /** Cancels all groups; none of their samples follows. */
+  /** Cancels all groups. No sample of theirs is delivered afterwards. */
   close(): Promise<void>;
 }

@@ -1,4 +1,6 @@
-/** The experience queue between rollout and the trainer. Its arrays are the samples' own: nothing is copied. */
+/**
+ * Experience queue between rollout and the trainer. It holds the samples' own arrays and copies nothing.
+ */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
@@ -6,13 +8,13 @@ import { onAbort } from '../../rollout/tools/onAbort.ts';
 import { fromBase64, toBase64 } from '../generate/sampleCodec.ts';
 import { bytesOf, type Column, type ExperienceRecord, uidOf } from './types.ts';
 
-/** A call that waits: it retries at each change, and leaves when it succeeds. */
+/** A waiting call: it retries at each change, and is removed when it succeeds. */
 interface Waiting {
   kind: 'put' | 'take';
   attempt(): boolean;
 }
 
-/** Holds scored samples, at most `maxBytes` of them, until the trainer takes their group. */
+/** Holds scored samples, at most `maxBytes`, until the trainer takes their group. */
 export class ExperienceQueue {
   /** Bytes of all records. */
   bytes = 0;
@@ -20,19 +22,19 @@ export class ExperienceQueue {
   readonly #records = new Map<string, ExperienceRecord>();
   #waiting: Waiting[] = [];
 
-  /** @param options maxBytes = bytes from which on `put` waits. Default: no limit. */
+  /** @param options maxBytes = bytes above which `put` waits. Default: no limit. */
   constructor({ maxBytes = Infinity }: { maxBytes?: number } = {}) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Keys in the order of their put. */
+  /** Keys in the order in which they were put. */
   get keys(): string[] {
     return [...this.#records.keys()];
   }
 
   /**
-   * Adds all records at once; waits until they fit. Rejects with the signal's reason if it aborts. Throws RangeError for
-   * records that would not fit into an empty queue.
+   * Adds all records together; waits until they fit. Rejects with the signal's reason if it aborts. Throws RangeError
+   * for records that would not fit into an empty queue.
    */
   async put(records: readonly ExperienceRecord[], signal?: AbortSignal): Promise<void> {
     const bytes = records.reduce((sum, record) => sum + bytesOf(record), 0);
@@ -48,8 +50,8 @@ export class ExperienceQueue {
   }
 
   /**
-   * Removes the oldest group of which `groupSize` records are there and returns them, in the order of their put; waits for it. Rejects
-   * with the signal's reason if it aborts.
+   * Removes and returns the oldest complete group (`groupSize` records), in the order in which they were put. Waits
+   * until a group is complete. Rejects with the signal's reason if it aborts.
    */
   takeGroup(groupSize: number, signal?: AbortSignal): Promise<ExperienceRecord[]> {
     return this.#when('take', signal, () => {
@@ -70,7 +72,7 @@ export class ExperienceQueue {
     this.#changed();
   }
 
-  /** All records as plain JSON, for a checkpoint. */
+  /** Returns all records as plain JSON, for a checkpoint. */
   save(): unknown {
     const records = Array.from(this.#records.values(), ({ key, columns, tags }) => ({
       ...{ key, tags, consumedBy: [] },
@@ -79,7 +81,7 @@ export class ExperienceQueue {
     return [{ partition: 'train', records }];
   }
 
-  /** Replaces all records by those that `save` returned. Throws InputError if the state cannot be read. */
+  /** Replaces all records by the saved ones. Throws InputError if the state cannot be read. */
   restore(saved: unknown): void {
     const result = v.safeParse(SAVED, saved);
     if (!result.success) {
@@ -107,7 +109,7 @@ export class ExperienceQueue {
     }
   }
 
-  /** Resolves to the result of `attempt` once it has one: now, or after a change. */
+  /** Resolves to the result of `attempt` once it returns one, immediately or after a change. */
   #when<T>(kind: Waiting['kind'], signal: AbortSignal | undefined, attempt: () => T | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason as Error);
@@ -132,7 +134,9 @@ export class ExperienceQueue {
     });
   }
 
-  /** Serves the waiters in order of arrival until none can be served. A small put does not overtake a large one. */
+  /**
+   * Serves the waiting calls in order of arrival until none can be served. A small put does not overtake a large one.
+   */
   #changed(): void {
     for (let served = true; served;) {
       const firstPut = this.#waiting.find(({ kind }) => kind === 'put');

@@ -1,6 +1,6 @@
 /**
- * Samples as records of the experience queue, and back: numbers of tokens as columns of their own, which are the sample's very arrays,
- * the rest as one text. The problem is not among them: the code that started the group has it.
+ * Converts samples to records of the experience queue and back. Per-token arrays are separate columns (the sample's own
+ * arrays); the rest is one text. The problem is not included, because the code that started the group has it.
  */
 
 import * as v from 'valibot';
@@ -14,7 +14,7 @@ import type { Sample } from '../update/batch.ts';
 import type { Column, ExperienceRecord, Tags } from './types.ts';
 
 const FIELDS = ['promptIds', ...RESPONSE_FIELDS] as const;
-/** Columns that are not named as their field. */
+/** Columns whose name differs from their field's. */
 const COLUMNS: Record<string, string> = { promptIds: 'prompt', responseIds: 'response', weightVersions: 'versions' };
 const columnOf = (field: string): string => COLUMNS[field] ?? field;
 
@@ -22,13 +22,13 @@ const columnOf = (field: string): string => COLUMNS[field] ?? field;
 export interface RecordOrigin {
   /** Id of the prompt group. */
   uid: string;
-  /** Which of its samples. */
+  /** Index of the sample in its group. */
   sample: number;
-  /** Who generated it; 'local' = this device. */
+  /** Worker that generated it; 'local' = this device. */
   worker: string;
 }
 
-/** The oldest and the newest weights that drew a token of a sample; 0 where no token says so. */
+/** Returns the oldest and the newest weight version of a sample's tokens; 0 if no token has a version. */
 export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { oldest: number; newest: number } {
   let [oldest, newest] = [Infinity, 0];
   weightVersions?.forEach((version, t) => {
@@ -40,8 +40,8 @@ export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { ol
 }
 
 /**
- * A scored sample as a record of the queue, with the arrays that the sample has. Tags: status = 'scored', version and newest = the oldest
- * and the newest weights of its tokens, worker; `more` is added to them.
+ * Returns a scored sample as a record of the queue that shares the sample's arrays. Tags: status = 'scored', version
+ * and newest = the oldest and newest weights of its tokens, worker; `more` is added.
  */
 export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
   const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;
@@ -64,9 +64,9 @@ export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigi
 }
 
 /**
- * The sample of a record, with the arrays that the record has. Throws RangeError with the column that is wrong where the record is none of
- * `recordOf`: it may be from another machine.
- * @param origin the problem that the group is of, and the number that its samples share
+ * Returns the sample of a record; it shares the record's arrays. Throws RangeError with the invalid column for a record
+ * that `recordOf` did not create: it may be from another machine.
+ * @param origin problem of the group, and the number that its samples share
  */
 export function sampleOf(
   { key, columns }: ExperienceRecord,

@@ -1,7 +1,7 @@
 /**
- * Rewards by models, as a config asks for them: a judge (the reference policy or another checkpoint on our own engine, or a
- * chat model of transformers.js), which says a number, decides the criteria of a rubric, or both; and a classifier of
- * transformers.js. A sample is scored when it ends, while others still generate.
+ * Rewards by models that a config names. A judge (the reference policy or another checkpoint on our own engine, or a
+ * chat model of transformers.js) returns a number, decides the criteria of a rubric, or both. A classifier of
+ * transformers.js returns a score. A sample is scored when it ends, while others are still being generated.
  */
 
 import { InputError, isA, UserCodeError } from '../../errors.ts';
@@ -28,8 +28,8 @@ import { timedReward } from '../generate/score.ts';
 import type { TrainerEngine } from '../types.ts';
 
 /**
- * The task with the weights that `config.reward` gives, and the scores of models added to its own: named `judge` and `model`,
- * and a rubric's by their criteria. Throws InputError for a rubric that cannot be read.
+ * Returns the task with the weights of `config.reward`, and the scores of models added to its own rewards: named
+ * `judge` and `model`, and a rubric's by their criteria. Throws InputError for a rubric that cannot be read.
  */
 export function withModelRewards(own: Task, config: TrainConfig, engine: TrainerEngine): Task {
   const { weights, ruleWeight, timeoutS, judge } = config.reward;
@@ -39,7 +39,8 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
   const task = withRewardWeights(own, Object.fromEntries(ofTask));
   const rule: Task['reward'] = (sample) => timedReward(task, sample, timeoutS * 1000);
   const scorers = scorersOf(config, engine);
-  const summed = Object.keys(scorers).length > 0; // else the rubric weighs the rule itself, which gdpo then sees
+  // Otherwise the rubric weighs the rule itself, and gdpo sees the result.
+  const summed = Object.keys(scorers).length > 0;
   const scored = summed ? addScores(rule, scorers, ruleWeight) : rule;
   if (!rubric) return { ...task, reward: scored };
   const criteria = rubric.criteria.map((criterion) => ({
@@ -57,7 +58,7 @@ function rubricOf({ reward: { rubric } }: TrainConfig): Rubric | undefined {
   throw new InputError(`reward.rubric is the path ${rubric}, which only the command line reads; give its criteria.`);
 }
 
-/** Models that give one number for a sample, by name. */
+/** Models that return one number per sample, by name. */
 function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEngine): Parameters<typeof addScores>[1] {
   const ownCompletion = () => {
     if (engine.judge) return engineCompletion(engine.judge, engine.judgeTokenizer ?? engine.tokenizer, judge);
@@ -76,7 +77,7 @@ function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEng
   return scorers;
 }
 
-/** The model that decides a rubric's criteria. Throws where the engine was made without one. */
+/** Returns the model that decides a rubric's criteria. Throws if the engine was created without one. */
 async function rubricJudge({ reward, actor }: TrainConfig, engine: TrainerEngine): Promise<RubricJudge> {
   const { path, checkpoint } = reward.judge;
   if (path !== undefined)
@@ -89,7 +90,7 @@ async function rubricJudge({ reward, actor }: TrainConfig, engine: TrainerEngine
   return engineJudge(model, engine.judgeTokenizer ?? engine.tokenizer, rows);
 }
 
-/** The judge, each of whose calls may take reward.timeoutS; the wait for its turn is not counted. */
+/** Limits each call of the judge to reward.timeoutS; time in the queue does not count. */
 function inTime(judge: RubricJudge, timeoutS: number): RubricJudge {
   const { signal } = new AbortController();
   return {
@@ -107,7 +108,10 @@ function inTime(judge: RubricJudge, timeoutS: number): RubricJudge {
   };
 }
 
-/** Greedy replies to prompts of a user; control tokens named in them stay text. Undefined for a prompt that is too long. */
+/**
+ * Returns greedy replies to user prompts; control tokens in a prompt stay text. Undefined for a prompt that is too
+ * long.
+ */
 export function engineCompletion(
   engine: TurnEngine,
   tokenizer: ChatTokenizer,

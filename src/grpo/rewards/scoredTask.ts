@@ -1,4 +1,6 @@
-/** A task as training scores it. */
+/**
+ * A task with the rewards that training uses.
+ */
 
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -7,24 +9,24 @@ import { hasRewardModels } from '../generate/options.ts';
 import { type Rules, withRules } from '../live.ts';
 import type { TrainerEngine } from '../types.ts';
 
-/** A task with the weights and the rewards by models that the config adds. */
+/** A task with the reward weights and reward models of the config. */
 export class ScoredTask {
   readonly #own: Task;
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
   #scored: Promise<Task> | undefined;
 
-  /** @param config the run's, whose reward settings do not change */
+  /** @param config config of the run; its reward settings must not change */
   constructor(own: Task, config: TrainConfig, engine: TrainerEngine) {
     [this.#own, this.#config, this.#engine] = [own, config, engine];
   }
 
-  /** Loads the models' code, if there are models. Throws InputError. */
+  /** Loads the code of reward models, if there are any. Throws InputError. */
   async load(): Promise<void> {
     if (hasRewardModels(this.#config.reward)) await this.#byModels();
   }
 
-  /** Throws InputError if models score and `rules` has a reward. */
+  /** Returns the task with `rules` applied. Throws InputError if models score and `rules` has a reward. */
   under(rules: Rules): Task {
     const task = withRules(this.#own, rules, this.#config);
     if (!hasRewardModels(this.#config.reward)) return withRewardWeights(task, this.#config.reward.weights);

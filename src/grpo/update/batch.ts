@@ -1,4 +1,6 @@
-/** From the samples of a step to what the engine trains on: mini-batches, weights, micro-batches, and back. */
+/**
+ * Converts the samples of a step to what the engine trains on (mini-batches, weights, micro-batches), and results back.
+ */
 
 import type { UserCodeError } from '../../errors.ts';
 import type { PolicyLossInputs } from '../../model/engine.ts';
@@ -9,27 +11,27 @@ import type { Message, Problem, Reward } from '../../tasks/task.ts';
 
 /** One finished and scored sample. */
 export interface Sample {
-  /** What it is a try at. */
+  /** Problem that the sample answers. */
   problem: Problem;
-  /** Prompt number within the step; samples with the same one are a group. */
+  /** Number of the prompt within the step; samples with the same number form a group. */
   group: number;
-  /** Its tokens with mask and log-probs. */
+  /** Tokens with mask and log-probs. */
   trajectory: Trajectory;
-  /** The problem's messages with the environment's first observation, where it gave one. */
+  /** Problem's messages with the environment's first observation, if it returned one. */
   prompt?: Message[];
-  /** What came after the prompt, decoded: assistant turns, and what tools and the loop said. */
+  /** Decoded messages after the prompt: assistant turns, and replies of tools and the loop. */
   messages: Message[];
-  /** What the reward function said of it. */
+  /** Result of the reward function. */
   reward: Reward;
-  /** A further row of the trajectory before it; see rows.ts. */
+  /** True if this is an additional row of the trajectory before it; see rows.ts. */
   fork?: true;
-  /** Mean over its trained tokens, for reports; known once its group is complete. */
+  /** Mean over its trained tokens, for reports; set once its group is complete. */
   advantage?: number;
-  /** Rewards that tools gave it, by tool, where any did; see ScoredSample. */
+  /** Rewards from tools, by tool, if there were any; see ScoredSample. */
   toolRewards?: Readonly<Record<string, number>>;
-  /** Why it has no reward, where trainer.onError: skip left it out. */
+  /** Error if trainer.onError: skip left the sample without a reward. */
   fault?: UserCodeError;
-  /** Its generation, tool calls and reward with their times, where `trainer.profile` is on. */
+  /** Generation, tool calls and reward with their times, if `trainer.profile` is on. */
   events?: SampleEvent[];
 }
 
@@ -39,7 +41,7 @@ export interface PackedSample {
   trajectory: Pick<Trajectory, 'promptIds' | 'responseIds'>;
 }
 
-/** Values of each response token before an update; one array a sample, as long as its response. */
+/** Values of each response token before an update; one array per sample, as long as its response. */
 export interface SampleTokens {
   /** 1 = trained: sampled by the policy and not filtered out. */
   masks: ArrayLike<number>[];
@@ -48,9 +50,9 @@ export interface SampleTokens {
   refLogProbs?: ArrayLike<number>[];
 }
 
-/** Entries of a mini-batch in sample order, and how they are cut. */
+/** Entries of a mini-batch in sample order, and their split into micro-batches. */
 export interface MiniBatch {
-  /** Samples of the step in it, by index. */
+  /** Indices of its samples in the step. */
   samples: number[];
   microBatches: MicroBatch[];
   /** First entry of each micro-batch. */
@@ -58,7 +60,7 @@ export interface MiniBatch {
   /** [E] sample (index into `samples`) and response position of every entry. */
   entrySample: Uint32Array;
   entryPosition: Uint32Array;
-  /** [S + 1] entries of each sample that has any. */
+  /** [S + 1] first entry of each sample that has entries. */
   seqStart: Uint32Array;
 }
 
@@ -75,7 +77,7 @@ export function packMiniBatch(
   let last: number | undefined;
   chosen.forEach((s, place) => {
     const { group, trajectory } = samples[s];
-    // An environment may begin each sample by another observation, a client each conversation by other messages.
+    // An environment can start each sample with another observation, a client each conversation with other messages.
     if (group !== last || !sameIds(trajectory.promptIds, groups.at(-1)!.prompt)) {
       groups.push({ prompt: trajectory.promptIds, samples: [] });
       members.push([]);
@@ -90,7 +92,7 @@ export function packMiniBatch(
   return describe(chosen, members, microBatches);
 }
 
-/** True for the same tokens. */
+/** True if both have the same tokens. */
 export const sameIds = (a: Uint32Array, b: Uint32Array): boolean =>
   a === b || (a.length === b.length && a.every((id, i) => id === b[i]));
 
@@ -116,13 +118,15 @@ function describe(chosen: number[], members: number[][], microBatches: MicroBatc
   return { samples: chosen, microBatches, offsets, entrySample, entryPosition, seqStart };
 }
 
-/** Values of every entry, from one array a sample. */
+/** Values of every entry, from one array per sample. */
 export function gatherEntries(batch: MiniBatch, perSample: readonly ArrayLike<number>[]): Float32Array<ArrayBuffer> {
   const { samples, entrySample, entryPosition } = batch;
   return Float32Array.from(entrySample, (s, e) => perSample[samples[s]][entryPosition[e]]);
 }
 
-/** The way back: one array a sample of the batch, as long as `like`'s; 0 where there is no entry. */
+/**
+ * Inverse of `gatherEntries`: one array per sample of the batch, as long as `like`'s; 0 at positions without an entry.
+ */
 export function scatterEntries(
   { entrySample, entryPosition }: MiniBatch,
   values: ArrayLike<number>,
@@ -133,7 +137,7 @@ export function scatterEntries(
   return out;
 }
 
-/** The part of a mini-batch's entries that micro-batch m holds. */
+/** Part of the inputs that belongs to micro-batch m. */
 export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInputs): PolicyLossInputs {
   const part = (values: Float32Array) => sliceEntries(batch, m, values);
   return {
@@ -148,22 +152,22 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
   };
 }
 
-/** Values of the entries that micro-batch m holds. */
+/** Part of the values that belongs to micro-batch m. */
 export function sliceEntries({ offsets, entrySample }: MiniBatch, m: number, values: Float32Array): Float32Array {
   return values.slice(offsets[m], offsets[m + 1] ?? entrySample.length);
 }
 
-/** Arrays of the chosen samples at their step index; all other samples have an empty one. */
+/** Arrays of the chosen samples at their step index; all other samples have an empty array. */
 export function placeByStep<T extends ArrayLike<number>>(samples: number, chosen: number[], values: T[]) {
   const all: (T | Float64Array)[] = Array.from({ length: samples }, () => new Float64Array(0));
   chosen.forEach((s, i) => (all[s] = values[i]));
   return all;
 }
 
-/** Trained tokens of a sample. */
+/** Number of trained tokens of a sample. */
 export const trainedCount = (mask: ArrayLike<number>): number => Array.from(mask).filter((m) => m !== 0).length;
 
-/** Throws RangeError for a token that the model has no row for: the device would read another row in its place. */
+/** Throws RangeError for a token id beyond the vocabulary, for which the device would read another row. */
 export function checkTokens(samples: readonly Sample[], vocabSize: number): void {
   for (const { problem, trajectory } of samples)
     for (const ids of [trajectory.promptIds, trajectory.responseIds]) {

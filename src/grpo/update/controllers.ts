@@ -1,4 +1,6 @@
-/** State of a run that adapts from step to step beside the weights: the KL coefficient, the entropy bonus, the reference. */
+/**
+ * Values that adapt from step to step in addition to the weights: the KL coefficient, the entropy bonus, the reference.
+ */
 
 import type { TensorMap } from '../../model/engine.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -7,7 +9,7 @@ import type { Metrics } from '../metrics.ts';
 import { updateEntropy } from '../advantages/shaping.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
 
-/** Moves the coefficient of the KL in the reward, when it is adaptive. */
+/** Updates the coefficient of the KL in the reward, if it is adaptive. */
 export function adaptKl(
   { algorithm }: TrainConfig,
   state: Pick<TrainerState, 'klCoef'>,
@@ -20,14 +22,17 @@ export function adaptKl(
   state.klCoef = updateKlController(controller, metrics['actor/reward_kl_penalty'], samples).klCoef;
 }
 
-/** Weight of the entropy bonus in the update to come; one with a target acts once an update has shown the entropy. */
+/**
+ * Weight of the entropy bonus in the next update. A bonus with a target acts only after an update has measured the
+ * entropy.
+ */
 export function entropyCoeffOf({ actor }: TrainConfig, entropy: TrainerState['entropy']): number {
   if (actor.entropyTarget === undefined) return actor.entropyCoeff;
   return entropy?.acts ? entropy.coeff : 0;
 }
 
 /**
- * The entropy bonus after an update, when it has a target: TRL moves it at every optimizer step.
+ * Returns the entropy bonus after an update, if it has a target: TRL changes it at every optimizer step.
  * @param entropy nats, mean over the tokens that the bonus acts on
  */
 export function adaptEntropy(

@@ -5,13 +5,13 @@ import type { OptimizerOptions } from '../../model/engine.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { TrainConfig } from '../config/types.ts';
 
-/** Parameters and peak rate between which `defaultLr` draws a line, both logarithmic. */
-const SMALL = { parameters: 2.3e6, lr: 2.5e-4 }; // the largest model whose rate was measured here (docs/lab/results.md)
-const LARGE = { parameters: 7e9, lr: 1e-6 }; // the rate of verl's and TRL's examples for models of 7 B
+/** Two points, number of parameters and peak rate. `defaultLr` interpolates between them on a log-log scale. */
+const SMALL = { parameters: 2.3e6, lr: 2.5e-4 }; // largest model measured here (docs/lab/results.md)
+const LARGE = { parameters: 7e9, lr: 1e-6 }; // verl's and TRL's examples for models of 7 B
 
 /**
- * Peak rate of `actor.optim.lr: auto`, to two digits. LoRA takes ten times the rate of all weights (Schulman et al. 2025, "LoRA Without
- * Regret"), at most 1e-3.
+ * Returns the peak rate of `actor.optim.lr: auto`, rounded to two digits. With LoRA it is ten times higher (Schulman et
+ * al. 2025, "LoRA Without Regret"), at most 1e-3.
  */
 export function defaultLr(parameters: number, isLora: boolean): number {
   const slope = Math.log(LARGE.lr / SMALL.lr) / Math.log(LARGE.parameters / SMALL.parameters);
@@ -22,7 +22,7 @@ export function defaultLr(parameters: number, isLora: boolean): number {
 
 /**
  * Returns the config with a number for `actor.optim.lr: auto`.
- * @param isLora true if adapters are trained; by default as the config says
+ * @param isLora true if adapters are trained; default: from the config
  */
 export function withLr(
   config: TrainConfig,
@@ -35,7 +35,7 @@ export function withLr(
   return { ...config, actor: { ...actor, optim: { ...actor.optim, lr } } };
 }
 
-/** Returns the peak rate. Throws if it is "auto": `withLr` replaces that before a run starts. */
+/** Returns the peak rate. Throws if it is "auto", which `withLr` must have replaced before a run starts. */
 export function peakLr({ actor }: Pick<TrainConfig, 'actor'>): number {
   const { lr } = actor.optim;
   if (lr === 'auto') throw new Error('actor.optim.lr is still "auto". This is a bug.');
@@ -43,19 +43,25 @@ export function peakLr({ actor }: Pick<TrainConfig, 'actor'>): number {
 }
 
 export interface LrSchedule {
-  /** 'constant'; from the peak down to minLrRatio a half 'cosine' (both verl's) or a line ('linear', Hugging Face's). */
+  /**
+   * 'constant', or from the peak down to minLrRatio as half a 'cosine' (both verl's) or a line ('linear', Hugging
+   * Face's).
+   */
   lrSchedulerType: 'constant' | 'cosine' | 'linear';
   /** Optimizer steps of linear rise from 0 before the peak. */
   lrWarmupSteps: number;
-  /** Optimizer steps of the whole run; cosine and linear need it. */
+  /** Optimizer steps of the full run; cosine and linear need it. */
   totalTrainingSteps: number;
-  /** Share of the peak that cosine and linear end on. */
+  /** Share of the peak at which cosine and linear end. */
   minLrRatio: number;
-  /** Half periods of cosine: 0.5 falls once from peak to floor. */
+  /** Number of cosine periods: 0.5 falls once from peak to floor. */
   numCycles: number;
 }
 
-/** Updates of linear rise, as verl reads its two keys: lrWarmupSteps where it is above 0, else the share of all updates. */
+/**
+ * Updates of linear rise, as verl reads its two keys: lrWarmupSteps if it is above 0, otherwise the share of all
+ * updates.
+ */
 export function warmupSteps(
   { lrWarmupSteps, lrWarmupStepsRatio }: { lrWarmupSteps: number; lrWarmupStepsRatio: number },
   totalUpdates: number,
@@ -64,8 +70,8 @@ export function warmupSteps(
 }
 
 /**
- * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The warm-up's first step already moves: (step + 1) /
- * warm-up, so no update is wasted.
+ * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The first warm-up step is (step + 1) / warm-up and
+ * not 0, so no update is wasted.
  */
 export function lrFactor(schedule: LrSchedule, step: number): number {
   const { lrWarmupSteps, totalTrainingSteps, minLrRatio } = schedule;
@@ -82,7 +88,7 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
   return minLrRatio + (1 - minLrRatio) * Math.max(cosine, 0);
 }
 
-/** The learning rate of optimizer step 0, 1, 2, ... of a run. */
+/** Learning rate of optimizer step 0, 1, 2, ... of a run. */
 export function scheduledLr(config: TrainConfig, update: number): number {
   const { actor, data, trainer } = config;
   const { lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;
@@ -94,7 +100,7 @@ export function scheduledLr(config: TrainConfig, update: number): number {
   );
 }
 
-/** What the model's optimizer step takes of a config. */
+/** Options of the model's optimizer step from a config. */
 export function optimizerOptions({ actor }: Pick<TrainConfig, 'actor'>, lr: number): OptimizerOptions {
   const { optimizer, betas, eps, weightDecay } = actor.optim;
   return { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };

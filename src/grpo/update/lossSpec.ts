@@ -1,4 +1,6 @@
-/** From the settings of a policy loss to what the engine computes. */
+/**
+ * Converts the settings of a policy loss to the engine's form.
+ */
 
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -7,7 +9,7 @@ import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
 
-/** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
+/** Returns the policy loss in the engine's form. @param userLoss a custom loss that replaces the configured one */
 export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): PolicyLossSpec {
   const { lossMode, ...named } = config.actor.policyLoss;
   const { klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;

@@ -1,4 +1,7 @@
-/** The gradient of a policy loss over a mini-batch: packed, weighted, forward and backward, metrics. The trainer's updates and `Learner` share it. */
+/**
+ * Computes the gradient of a policy loss over a mini-batch: packing, weights, forward and backward, metrics. The
+ * trainer's updates and `Learner` share it.
+ */
 
 import type { ModelEngine, PackedBatch, PolicyLossInputs, PolicyLossSpec, TokenOutputs } from '../../model/engine.ts';
 import { entropyGradient } from '../../model/policyStage.ts';
@@ -36,19 +39,19 @@ import {
   sliceInputs,
 } from './batch.ts';
 
-/** What a policy loss reads of some samples, which its mini-batches are taken from. */
+/** Inputs of a policy loss for some samples, from which mini-batches are taken. */
 export interface PolicyData {
   samples: readonly (PackedSample & { trajectory: Pick<Trajectory, 'logProbs'> })[];
-  /** `isWeights` for `lossWeights`; absent without importance weights. */
+  /** `isWeights` for `lossWeights`; undefined without importance weights. */
   tokens: SampleTokens & { isWeights?: Float64Array[] };
-  /** What the sums of a mini-batch are divided by. */
+  /** Sizes by which the sums of a mini-batch are divided. */
   normalization: AggregateOptions;
 }
 
-/** What a mini-batch computes on; `batch` is empty where nothing in it can move the policy. */
+/** Inputs of a mini-batch's computation; `batch` is empty if no entry can change the policy. */
 export interface PreparedMiniBatch {
   batch: MiniBatch;
-  /** undefined if they depend on the policy as it will then be */
+  /** Undefined if they depend on the policy at that time. */
   inputs: PolicyLossInputs | undefined;
 }
 
@@ -56,27 +59,27 @@ export interface PreparedMiniBatch {
 export interface AccumulatedMiniBatch {
   batch: MiniBatch;
   inputs: PolicyLossInputs;
-  /** With the entropy bonus that it was computed with. */
+  /** Spec with the entropy bonus that was used. */
   spec: PolicyLossSpec;
-  /** Outputs for the entries, under the policy of the gradient. */
+  /** Outputs for the entries under the policy that the gradient was computed at. */
   outputs: TokenOutputs;
-  /** What a loss that is a function returned. */
+  /** Result of a custom loss function. */
   own: CustomLossResult | undefined;
-  /** Metrics of corrections that use the policy at that moment. */
+  /** Metrics of corrections that use the policy at that time. */
   correction: Metrics | undefined;
 }
 
-/** A policy loss of the entries of a mini-batch, token by token. */
+/** Policy loss of a mini-batch's entries, token by token. */
 export interface TokenLosses {
   rows: LossRows;
   loss: PolicyLossResult;
 }
 
-/** Weights of a mini-batch's tokens, one array a sample of the data, empty for those outside it. */
+/** Weights of a mini-batch's tokens: one array per sample of the data, empty for samples outside the mini-batch. */
 interface DataWeights extends LossWeights {
-  /** Only where the entropy bonus is confined to some tokens. */
+  /** Only if the entropy bonus is limited to some tokens. */
   entropyWeights?: Float64Array[];
-  /** Only where the current policy rejected tokens. */
+  /** Only if the current policy rejected tokens. */
   masks?: ArrayLike<number>[];
 }
 
@@ -85,21 +88,21 @@ interface CurrentPolicy {
   result: CurrentPolicyResult;
 }
 
-/** What the gradient is computed with. */
+/** Model that the gradient is computed with. */
 export type GradientModel = Pick<ModelEngine, 'name' | 'logProbs' | 'forwardBackward'>;
 
-/** One policy loss with its numbers, and the terms beside it, over a model. */
+/** A policy loss with its numbers and its KL and entropy terms, over a model. */
 export class PolicyGradient {
   readonly #config: TrainConfig;
   readonly #model: GradientModel;
   readonly #loss: PolicyLoss;
-  /** What runs on this thread; undefined = the device runs the loss's WGSL. */
+  /** Loss that runs on this thread; undefined = the device runs the loss's WGSL. */
   readonly #host: AsyncCustomLoss | PolicyLoss | undefined;
   readonly #spec: PolicyLossSpec;
-  /** Samples whose tokens all have advantage 0 are left out: they cannot move the policy. */
+  /** True if samples whose tokens all have advantage 0 are skipped, because they cannot change the policy. */
   readonly skips: boolean;
 
-  /** @param config `actor`, `algorithm` and `rollout.temperature` are read */
+  /** @param config uses `actor`, `algorithm` and `rollout.temperature` */
   constructor(config: TrainConfig, model: GradientModel, userLoss?: AsyncCustomLoss | PolicyLoss) {
     this.#config = config;
     this.#model = model;
@@ -108,13 +111,16 @@ export class PolicyGradient {
     this.#loss = given ?? policyLossOf(lossMode);
     this.#spec = policyLossSpec(config, given);
     if (typeof userLoss === 'function') this.#host = userLoss;
-    // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
+    // If no engine runs its WGSL, a custom loss runs by its float64 row on this thread.
     else if (this.#loss.wgsl === undefined || ((given || isOwnLoss(lossMode)) && model.name !== 'wgsl'))
       this.#host = this.#loss;
     this.skips = this.#skipsZeroAdvantages();
   }
 
-  /** Computes the part of a mini-batch that does not depend on earlier updates. @param members its samples, by index */
+  /**
+   * Computes the part of a mini-batch that does not depend on earlier updates.
+   * @param members indices of its samples
+   */
   prepare(data: PolicyData, members: number[]): PreparedMiniBatch {
     const { samples, tokens } = data;
     const { ppoMaxTokenLenPerGpu: maxTokenLen, ppoMicroBatchSizePerGpu } = this.#config.actor;
@@ -127,7 +133,10 @@ export class PolicyGradient {
     return { batch, inputs: this.#inputs(tokens, batch, weights) };
   }
 
-  /** Forward, loss and backward; the gradient is added to what the model has. Where a loss on this thread throws, nothing has been added. */
+  /**
+   * Runs forward, loss and backward, and adds to the model's gradient. If a loss on this thread throws, nothing has
+   * been added.
+   */
   async accumulate(
     data: PolicyData,
     { batch, inputs: known }: PreparedMiniBatch,
@@ -141,7 +150,10 @@ export class PolicyGradient {
     return { batch, inputs, spec, outputs, own, correction: current?.result.metrics };
   }
 
-  /** verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64; a function's own are what it returned. */
+  /**
+   * verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64. A loss function reports
+   * its own.
+   */
   metrics(done: AccumulatedMiniBatch): Metrics {
     const { outputs, own, correction } = done;
     const { entropy } = outputs;
@@ -154,26 +166,26 @@ export class PolicyGradient {
     return { ...correction, ...metrics, 'actor/entropy': entropy.reduce((a, b) => a + b, 0) / entropy.length };
   }
 
-  /** What the loss reads of each entry and makes of it, in float64. */
+  /** Inputs and results of the loss for each entry, in float64. */
   tokenLosses({ batch, inputs, spec, outputs }: AccumulatedMiniBatch): TokenLosses {
     const rows = lossRows(outputs.logProbs, inputs, batch);
     return { rows, loss: computePolicyLoss(spec, rows, this.#loss) };
   }
 
   /**
-   * True if a sample whose advantages are all 0 adds exactly nothing: the loss is 0 there, no other term has a gradient,
-   * and nothing is picked or adapted by a statistic of all tokens.
+   * True if a sample whose advantages are all 0 contributes exactly nothing: its loss is 0, no other term has a
+   * gradient, and no statistic over all tokens selects or adapts anything.
    */
   #skipsZeroAdvantages(): boolean {
     const { skipZeroAdvantages, entropyTarget } = this.#config.actor;
-    // Nothing is known of a loss that does not say so, and of one that is a function.
+    // A loss without `zeroAtZeroAdvantage`, and a loss that is a function, may have a gradient there.
     if (!skipZeroAdvantages || !this.#loss.zeroAtZeroAdvantage) return false;
     const { klLossCoef, entropyCoeff } = this.#spec;
     const otherTerms = klLossCoef !== 0 || entropyCoeff !== 0 || entropyTarget !== undefined;
     return !otherTerms && !needsCurrentPolicy(this.#config, this.#loss);
   }
 
-  /** What the loss reads of each entry. */
+  /** Inputs of the loss for each entry. */
   #inputs(tokens: SampleTokens, batch: MiniBatch, weights: DataWeights, current?: CurrentPolicy): PolicyLossInputs {
     const { refLogProbs } = tokens;
     const { masks, entropyWeights } = weights;
@@ -192,7 +204,7 @@ export class PolicyGradient {
     return inputs;
   }
 
-  /** The policy before this update, and what follows from it. */
+  /** Returns the policy's outputs before this update, and the corrections computed from them. */
   async #currentPolicy({ samples, tokens }: PolicyData, batch: MiniBatch): Promise<CurrentPolicy> {
     const { logProbs, entropy } = await forwardEntries(this.#model, batch, this.#temperature);
     const masks = batch.samples.map((s) => tokens.masks[s]);
@@ -206,7 +218,7 @@ export class PolicyGradient {
     return { logProbs, result };
   }
 
-  /** Weights of the tokens of these samples, which are a whole mini-batch, at their index of the data. */
+  /** Weights of the tokens of these samples, which form a full mini-batch, at their index of the data. */
   #weights({ samples, tokens, normalization }: PolicyData, chosen: number[], current?: CurrentPolicy): DataWeights {
     const corrected = current?.result;
     const masks = corrected?.masks ?? chosen.map((s) => tokens.masks[s]);
@@ -225,7 +237,7 @@ export class PolicyGradient {
     };
   }
 
-  /** What a loss on this thread makes of the whole mini-batch, before any of it goes backward. */
+  /** Computes a loss that runs on this thread for the full mini-batch, before any of its backward passes. */
   async #hostLoss(
     spec: PolicyLossSpec,
     host: AsyncCustomLoss | PolicyLoss,
@@ -263,7 +275,10 @@ export class PolicyGradient {
   }
 }
 
-/** Log-probs and entropies under one model, one array a sample, as long as its response; 0 where its mask is 0. */
+/**
+ * Returns log-probs and entropies under one model: one array per sample, as long as its response; 0 where its mask is
+ * 0.
+ */
 export async function tokenOutputs(
   { actor, rollout: { temperature } }: TrainConfig,
   model: ModelEngine,
@@ -276,7 +291,7 @@ export async function tokenOutputs(
   return { logProbs: scatterEntries(batch, logProbs, masks), entropies: scatterEntries(batch, entropy, masks) };
 }
 
-/** Log-probs and entropies of all entries under one model; changes nothing. */
+/** Returns log-probs and entropies of all entries under one model; changes no state. */
 function forwardEntries(
   model: Pick<ModelEngine, 'logProbs'>,
   batch: MiniBatch,
@@ -285,13 +300,16 @@ function forwardEntries(
   return eachMicroBatch(batch, (_, micro) => model.logProbs(micro, temperature));
 }
 
-/** The value of what was differentiated: policy loss, KL and entropy terms. NaN where the loss is a function that does not say. */
+/**
+ * Value of the differentiated loss: policy loss, KL and entropy terms. NaN if the loss is a function that does not
+ * return its value.
+ */
 export function lossValue({ inputs, spec, outputs }: AccumulatedMiniBatch, metrics: Metrics): number {
   const bonus = entropyGradient(spec, inputs).reduce((sum, d, e) => sum + d * outputs.entropy[e], 0);
   return (metrics['actor/pg_loss'] ?? NaN) + spec.klLossCoef * (metrics['actor/kl_loss'] ?? 0) + bonus;
 }
 
-/** Runs the micro-batches one after another and puts what they return together. */
+/** Runs the micro-batches one after another and concatenates their results. */
 async function eachMicroBatch(
   { microBatches, offsets, entrySample }: MiniBatch,
   run: (m: number, micro: PackedBatch) => Promise<TokenOutputs>,
@@ -306,12 +324,12 @@ async function eachMicroBatch(
   return { logProbs, entropy };
 }
 
-/** True if a token has both an advantage and a weight. */
+/** True if a token has a nonzero advantage and a nonzero weight. */
 function canMove(advantages: ArrayLike<number>, weights: ArrayLike<number>): boolean {
   return Array.from(weights).some((weight, t) => weight !== 0 && advantages[t] !== 0);
 }
 
-/** A mini-batch's entries as the float64 losses take them. */
+/** Entries of a mini-batch in the form of the float64 losses. */
 function lossRows(logp: Float32Array, inputs: PolicyLossInputs, { seqStart }: MiniBatch): LossRows {
   const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = inputs;
   return { ...rest, logp, oldLogp, seqStart, ...(refLogp && { refLogp }) };

@@ -1,4 +1,6 @@
-/** The half of a step that follows generation: from samples to updated weights. */
+/**
+ * Second half of a step, after generation: from samples to updated weights.
+ */
 
 import type { CustomAdvantage } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -18,11 +20,11 @@ export interface PolicyStepOptions {
   engine: TrainerEngine;
   /** Replaces the configured advantage estimator. */
   advantage?: CustomAdvantage | undefined;
-  /** Keeps what `StepInputs.updated` needs. Default: false. */
+  /** True to keep what `StepInputs.updated` needs. Default: false. */
   inspect?: boolean | undefined;
-  /** Baselines of the samples' prompts, for ReMax. */
+  /** Returns the baselines of the samples' prompts, for ReMax. */
   baselines(samples: Sample[], step: number): Promise<number[]>;
-  /** Called before the weights change; resolves once nothing reads them. */
+  /** Called before the weights change; resolves once rollout no longer reads them. */
   pause(): Promise<void>;
   /** Called while the device computes. */
   whileUpdating(): unknown;
@@ -30,14 +32,14 @@ export interface PolicyStepOptions {
 
 /** Result of an update. */
 export interface PolicyUpdate extends UpdateResult {
-  /** A number that is not finite, in words. */
+  /** A number that is not finite, in words; undefined if all are finite. */
   wrong: string | undefined;
   updated: Pick<StepInputs, 'updated'>;
 }
 
-/** Computes the tokens of a step, updates the policy, and adapts coefficients from step to step. */
+/** Computes the token inputs of a step, updates the policy, and adapts coefficients from step to step. */
 export class PolicyStep {
-  /** Counters and coefficients that a checkpoint keeps. */
+  /** Counters and coefficients that checkpoints store. */
   state: Pick<TrainerState, 'updates' | 'klCoef' | 'entropy' | 'roleBaselines'> = { updates: 0 };
   readonly #options: PolicyStepOptions;
   #config: TrainConfig;
@@ -49,13 +51,13 @@ export class PolicyStep {
     this.#updater = new PolicyUpdater(config, options.engine, loss);
   }
 
-  /** Continues with another config or loss. */
+  /** Uses another config or loss from now on. */
   use(config: TrainConfig, loss?: AsyncCustomLoss | PolicyLoss): void {
     this.#config = config;
     this.#updater = new PolicyUpdater(config, this.#options.engine, loss);
   }
 
-  /** Computes log-probs and baselines, each if a setting asks for it, and the tokens that the update trains on. */
+  /** Computes log-probs and baselines if a setting needs them, and the tokens that the update trains on. */
   async inputs(samples: Sample[], step: number, timer: StepTimer): Promise<StepInputs> {
     const { engine, advantage, baselines: baselinesOf } = this.#options;
     const updater = this.#updater;
@@ -72,7 +74,7 @@ export class PolicyStep {
 
   /** Updates the policy unless a number of the inputs is not finite. */
   async update(samples: Sample[], { tokens }: StepInputs, step: number, timer: StepTimer): Promise<PolicyUpdate> {
-    const updater = this.#updater; // the next step may have another
+    const updater = this.#updater; // `use` can replace it before the next step
     const done: AccumulatedMiniBatch[] = [];
     const updated = this.#options.inspect ? { updated: () => updater.updatedTokens(samples, done) } : {};
     const wrong = wrongInputs(samples, tokens);

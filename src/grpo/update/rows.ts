@@ -1,11 +1,12 @@
 /**
- * Trajectories of several rows. An episode of an agent may need more than one sequence of tokens (it changed what it had said,
- * or asked two things at once); each is a row of the batch, the further ones marked `fork`, beside the first.
+ * Trajectories with several rows. An agent's episode can need more than one sequence of tokens, for example if it
+ * changed its earlier messages or made two calls at the same time. Each sequence is a row of the batch. Additional rows
+ * are marked `fork` and follow the first.
  *
- * The weight rule: a trajectory has one reward and counts once in its group, however many rows it has. Advantages, penalties
- * and corrections are computed on its rows laid end to end, and cut apart again, so each of its rows has the advantage of the
- * whole. Every drawn token is trained in one row alone; in others it is context. In the loss, lossAggMode counts tokens or
- * sequences as ever, and a sequence is then a row.
+ * Weight rule: a trajectory has one reward and counts once in its group, however many rows it has. Advantages,
+ * penalties and corrections are computed on its rows concatenated, and then split again, so each row has the advantage
+ * of the full trajectory. Every sampled token is trained in exactly one row; in other rows it is context. In the loss,
+ * lossAggMode counts tokens or sequences as usual, and a sequence is then a row.
  */
 
 import { TokenLog } from '../../rollout/tokenLog.ts';
@@ -13,12 +14,12 @@ import type { TrainConfig } from '../config/types.ts';
 import type { Sample } from './batch.ts';
 import { type StepExtras, stepTokens, type StepTokens } from './stepTokens.ts';
 
-/** The samples with the rows of each trajectory laid end to end, a token that is not trained between two. */
+/** Concatenates the rows of each trajectory, with one untrained token between two rows. */
 export function wholeTrajectories(samples: readonly Sample[]): Sample[] {
   return rowsOf(samples).map((rows) => (rows.length === 1 ? rows[0] : joined(rows)));
 }
 
-/** Like `stepTokens`, of rows. `rewards` has those of trajectories at their first rows, NaN at the others. */
+/** Like `stepTokens`, for rows. `rewards` has a trajectory's reward at its first row and NaN at the others. */
 export function rowTokens(config: TrainConfig, samples: readonly Sample[], extras: StepExtras): StepTokens {
   const rows = rowsOf(samples);
   if (rows.length === samples.length) return stepTokens(config, samples, extras);
@@ -43,13 +44,13 @@ export function rowTokens(config: TrainConfig, samples: readonly Sample[], extra
   };
 }
 
-/** Arrays of rows, one a sample, as those of whole trajectories. */
+/** Concatenates per-row arrays to arrays of full trajectories. */
 export function joinedRows(samples: readonly Sample[], values: readonly ArrayLike<number>[]): ArrayLike<number>[] {
   let at = 0;
   return rowsOf(samples).map((rows) => withGaps(values.slice(at, (at += rows.length))));
 }
 
-/** The rows of each trajectory, which are neighbours. */
+/** Rows of each trajectory, which are neighbours. */
 function rowsOf(samples: readonly Sample[]): Sample[][] {
   const rows: Sample[][] = [];
   for (const sample of samples) {
@@ -64,7 +65,7 @@ function joined(rows: readonly Sample[]): Sample {
   const sum = (key: 'numTurns' | 'numToolCalls' | 'numToolErrors') => all.reduce((n, one) => n + one[key], 0);
   const tokens = new TokenLog();
   all.forEach((row, i) => {
-    if (i > 0) tokens.push({ responseIds: [0] }); // between two rows
+    if (i > 0) tokens.push({ responseIds: [0] }); // separates two rows
     tokens.push(row);
   });
   const trajectory = {
@@ -78,7 +79,7 @@ function joined(rows: readonly Sample[]): Sample {
   return { ...rows[0], trajectory };
 }
 
-/** One after the other, with a 0 between two. */
+/** Concatenates the parts with a 0 between two. */
 const withGaps = (parts: readonly ArrayLike<number>[]): Float64Array =>
   Float64Array.from(parts.flatMap((part, i) => [...(i > 0 ? [0] : []), ...Array.from(part)]));
 

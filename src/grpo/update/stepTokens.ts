@@ -1,5 +1,5 @@
 /**
- * From the scored samples of a step to what the update needs of each token: final rewards (score, overlong penalty, KL),
+ * From the scored samples of a step to the update's inputs for each token: final rewards (score, overlong penalty, KL),
  * masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
@@ -24,35 +24,41 @@ import { lengthPenalties, maskTruncated, overlongPenalty } from '../advantages/s
 import { turnCount, turnIndices } from '../advantages/turns.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
-/** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
+/**
+ * Inputs that some settings need in addition to the samples; log-probs are one array per sample, as long as its
+ * response.
+ */
 export interface StepExtras {
   /** Log-probs of the frozen reference, for KL terms. */
   refLogProbs?: ArrayLike<number>[] | undefined;
-  /** Log-probs of the trainer before its first update, unless rollout correction bypasses them: then the sampler's are used. */
+  /** Log-probs of the trainer before its first update. If rollout correction bypasses them, the sampler's are used. */
   oldLogProbs?: ArrayLike<number>[] | undefined;
-  /** remax: [N] reward of the greedy answer to the sample's prompt. */
+  /** For remax: [N] reward of the greedy answer to the sample's prompt. */
   baselines?: ArrayLike<number> | undefined;
-  /** KL coefficient now, when klCtrl is adaptive; else klCtrl.klCoef. */
+  /** Current KL coefficient if klCtrl is adaptive. Default: klCtrl.klCoef. */
   klCoef?: number | undefined;
-  /** rae: running mean reward of each role. */
+  /** For rae: running mean reward of each role. */
   roleBaselines?: RoleBaselines | undefined;
-  /** A user's own estimator, in place of the configured one. */
+  /** A custom estimator that replaces the configured one. */
   advantage?: CustomAdvantage | undefined;
 }
 
 export interface StepTokens extends SampleTokens {
-  /** [N] what the advantages were computed from. */
+  /** [N] rewards that the advantages were computed from. */
   rewards: number[];
-  /** One array a sample, for `lossWeights`; absent without importance weights. */
+  /** One array per sample, for `lossWeights`; undefined without importance weights. */
   isWeights?: Float64Array[];
-  /** rae: those of the next step. */
+  /** For rae: baselines for the next step. */
   roleBaselines?: RoleBaselines;
   metrics: Metrics;
 }
 
 type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data' | 'reward'>;
 
-/** Rewards, masks, advantages and importance weights of a step; writes each sample's mean advantage on it. */
+/**
+ * Returns rewards, masks, advantages and importance weights of a step. Writes each sample's mean advantage to the
+ * sample.
+ */
 export function stepTokens(config: Settings, samples: readonly Sample[], extras: StepExtras = {}): StepTokens {
   const { actor, algorithm } = config;
   const rolloutLogp = samples.map(({ trajectory }) => trajectory.logProbs);
@@ -75,7 +81,8 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     kl?.penalties,
   );
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
-  const inside = isWeights && actor.policyLoss.lossMode === 'vespo'; // its sequence weight has them; they multiply no loss
+  // The sequence weight contains them, so they do not multiply the loss.
+  const inside = isWeights && actor.policyLoss.lossMode === 'vespo';
   return {
     masks,
     oldLogProbs: inside ? foldImportanceWeights(oldLogProbs, isWeights, masks) : oldLogProbs,
@@ -94,7 +101,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   };
 }
 
-/** [N] each sample's score, less the penalties on its length and the KL of its tokens. */
+/** [N] each sample's score, minus its length penalties and the KL of its tokens. */
 function finalRewards(
   { data, reward: { overlongBuffer } }: Settings,
   samples: readonly Sample[],
@@ -109,7 +116,7 @@ function finalRewards(
   });
 }
 
-/** One number a token, by the user's own estimator or the configured one; with the baselines of roles as they are then. */
+/** Returns one advantage per token from the custom or the configured estimator, with the new role baselines. */
 function advantagesOf(
   config: Settings,
   samples: readonly Sample[],
@@ -136,7 +143,7 @@ function advantagesOf(
   return { advantages, roleBaselines: rae(rewards, roles, extras.roleBaselines, raeDecay).baselines };
 }
 
-/** [N] what `algorithm.lengthPenalty` takes off each score. */
+/** [N] penalty that `algorithm.lengthPenalty` subtracts from each score. */
 function penaltiesOnLength(
   { lengthPenalty }: Settings['algorithm'],
   samples: readonly Sample[],
@@ -152,7 +159,7 @@ function penaltiesOnLength(
 
 const rolesOf = (samples: readonly Sample[]): string[] => samples.map(({ problem }) => problem.role ?? 'policy');
 
-/** Masks with those of samples without a reward set to 0: no token count and no denominator knows them. */
+/** Sets the masks of samples without a reward to 0, so that their tokens count nowhere. */
 function rewarded(masks: ArrayLike<number>[], samples: readonly Sample[]): ArrayLike<number>[] {
   return masks.map((mask, s) => (Number.isNaN(samples[s].reward.score) ? new Uint8Array(mask.length) : mask));
 }
@@ -174,9 +181,10 @@ function missingRewards(samples: readonly Sample[]): Metrics {
 }
 
 /**
- * With top-k, top-p or min-p the sampler's true log-prob is logProbs - logMass, and the trainer's is taken
- * off the same recorded mass. In a ratio the two cancel, so both are kept over the whole vocabulary and nothing is
- * subtracted; a ratio that forgot one of them would average `training/kept_mass_mean`.
+ * Share of probability mass that truncation kept. With top-k, top-p or min-p the sampler's true log-prob is logProbs -
+ * logMass, and the trainer's would be reduced by the same recorded mass. In a ratio the two cancel, so both log-probs
+ * are kept over the full vocabulary. `training/kept_mass_mean` shows the factor that a ratio with only one correction
+ * would have.
  */
 function keptMass(samples: readonly Sample[]): Metrics {
   let [sum, count, cut] = [0, 0, false];
@@ -206,8 +214,8 @@ function correct(
 }
 
 /**
- * verl's apply_kl_penalty: `penalties` hold coefficient x KL of each sampled token; the metric is the mean over samples of
- * their means.
+ * verl's apply_kl_penalty: `penalties` hold coefficient x KL of each sampled token; the metric is the mean over samples
+ * of their means.
  */
 function klInReward(
   algorithm: Settings['algorithm'] & Pick<Settings['actor'], 'klClamp'>,
@@ -232,7 +240,7 @@ function klInReward(
   };
 }
 
-/** Token rewards: what the sample has beside its KL on the last sampled token, minus the KL of each token. */
+/** Token rewards: the sample's reward without KL on the last sampled token, minus the KL of each token. */
 function tokenRewardsOf(
   rewards: readonly number[],
   penalties: readonly Float64Array[],
@@ -243,8 +251,8 @@ function tokenRewardsOf(
 }
 
 /**
- * The named rewards that gdpo normalises one by one, with their weights: gdpoRewardKeys, or those of combineRewards, or all
- * numbers that the task gives. [K][N]; a sample that lacks one has NaN there.
+ * Named rewards that gdpo normalises one by one, with their weights: gdpoRewardKeys, or those of combineRewards, or all
+ * numbers that the task returns. [K][N]; NaN for a sample that lacks one.
  */
 function rewardComponents(
   samples: readonly Sample[],
@@ -272,13 +280,13 @@ function rewardComponents(
 const isNumber = (value: number | string | undefined): value is number => typeof value === 'number';
 
 /**
- * One reward per sampled turn: the task's `turns` if it gives them (NaN = 0), otherwise 0. The rest of the final reward goes
- * to the last turn, and the KL of each token to its own turn.
+ * One reward per sampled turn: the task's `turns` if it returns them (NaN = 0), otherwise 0. The rest of the final
+ * reward is added to the last turn, and the KL of each token to its own turn.
  */
 function turnRewardsOf(samples: readonly Sample[], rewards: number[], penalties?: readonly Float64Array[]): number[][] {
   return samples.map(({ reward, trajectory: { mask } }, s) => {
     const turns = reward.turns ?? new Array<number>(turnCount(mask)).fill(0);
-    if (turns.length === 0 || Number.isNaN(rewards[s])) return []; // no part of anybody's baseline
+    if (turns.length === 0 || Number.isNaN(rewards[s])) return []; // excluded from every baseline
     const given = turns.map((r) => (Number.isNaN(r) ? 0 : r));
     const kl = penalties ? turnSums(penalties[s], mask, given.length) : given.map(() => 0);
     const rest = rewards[s] + sum(kl) - sum(given);
@@ -286,7 +294,7 @@ function turnRewardsOf(samples: readonly Sample[], rewards: number[], penalties?
   });
 }
 
-/** [turns] sum of the tokens' values of each turn; turns beyond the last count in it. */
+/** [turns] sum of the tokens' values in each turn. Tokens of turns beyond the last are added to the last. */
 function turnSums(values: Float64Array, sampled: ArrayLike<number>, turns: number): number[] {
   const sums = new Array<number>(turns).fill(0);
   turnIndices(sampled).forEach((turn, t) => {

@@ -1,17 +1,22 @@
-/** What an update made of each token, at the token's place in its sample. */
+/**
+ * Numbers of an update for each token, at the token's position in its sample.
+ */
 
 import type { MiniBatch, Sample } from './batch.ts';
 import type { AccumulatedMiniBatch, PolicyGradient, TokenLosses } from './policyGradient.ts';
 
-/** One array a sample, as long as its response; 0 where a token is not trained on. */
+/** One array per sample, as long as its response; 0 for a token that is not trained on. */
 export interface TokenNumbers {
-  /** pi(token) at the weights that its gradient was computed at, over the policy that the ratio is taken against. */
+  /** pi(token) at the weights of its gradient, divided by the policy in the ratio's denominator. */
   ratio: Float64Array[];
-  /** Advantage as the loss reads it. */
+  /** Advantage that the loss reads. */
   advantage: Float64Array[];
   /** Weight in the loss: aggregation x mask x importance weight. */
   weight: Float64Array[];
-  /** d loss / d logp: the weight times the slope of the token's loss, with its KL term and without an entropy bonus. */
+  /**
+   * d loss / d logp: the weight times the slope of the token's loss, including its KL term and without an entropy
+   * bonus.
+   */
   grad: Float64Array[];
   /** Bits: 1 = the upper (or only) clip acted, 2 = the lower or dual one. */
   clipped: Float64Array[];
@@ -21,16 +26,16 @@ export interface TokenNumbers {
 export interface UpdatedTokens extends TokenNumbers {
   /** 1 = went through forward and backward; 0 also for samples that were skipped because all their advantages are 0. */
   trained: Float64Array[];
-  /** log-prob at the weights that its gradient was computed at, natural log. */
+  /** Log-prob at the weights of its gradient, natural log. */
   logProb: Float64Array[];
-  /** Nats, of the distribution it was drawn from as it is at those weights. */
+  /** Entropy in nats, at those weights, of the distribution that the token was sampled from. */
   entropy: Float64Array[];
 }
 
-/** Values by entry, as `TokenNumbers` has them by sample. */
+/** Values by entry, with the fields that `TokenNumbers` has by sample. */
 type EntryNumbers<N> = { [K in keyof N]: ArrayLike<number> };
 
-/** What the entries of a mini-batch are to its loss. */
+/** Numbers of a mini-batch's entries in its loss. */
 export const entryNumbers = ({ rows, loss }: TokenLosses): EntryNumbers<TokenNumbers> => ({
   ratio: Float64Array.from(rows.logp).map((logp, e) => Math.exp(logp - rows.oldLogp[e])),
   advantage: rows.advantages,
@@ -39,7 +44,7 @@ export const entryNumbers = ({ rows, loss }: TokenLosses): EntryNumbers<TokenNum
   clipped: loss.clipped,
 });
 
-/** @param updates mini-batches of a step in the order of its updates */
+/** Collects the numbers of each token. @param updates mini-batches of a step, in the order of its updates */
 export function updatedTokens(
   gradient: PolicyGradient,
   samples: readonly Sample[],
@@ -57,7 +62,7 @@ export function updatedTokens(
   );
 }
 
-/** Values of entries at their samples' places; of a sample that is in several mini-batches, those of the last. */
+/** Moves values of entries to their samples' positions. For a sample in several mini-batches, the last one wins. */
 export function numbersBySample<K extends string>(
   samples: readonly Pick<Sample, 'trajectory'>[],
   updates: readonly { batch: MiniBatch; entries: Record<K, ArrayLike<number>> }[],

@@ -1,4 +1,4 @@
-/** The policy update of a step: epochs over mini-batches, each cut into micro-batches whose gradients add up. */
+/** The policy update of a step: epochs over mini-batches, each split into micro-batches whose gradients add up. */
 
 import type { ModelEngine } from '../../model/engine.ts';
 import { mulberry32 } from '../../model/random.ts';
@@ -24,11 +24,11 @@ import { type UpdatedTokens, updatedTokens } from './tokenNumbers.ts';
 
 export interface UpdateResult {
   metrics: Metrics;
-  /** Optimizer steps. */
+  /** Number of optimizer steps. */
   updates: number;
   /** Entries that went through forward and backward. */
   trainedTokens: number;
-  /** The adaptive entropy bonus after the last of them. */
+  /** Adaptive entropy bonus after the last update. */
   entropy: TrainerState['entropy'];
 }
 
@@ -38,13 +38,13 @@ interface UpdateGradients extends TokenLosses {
   metrics: Metrics;
 }
 
-/** A step's data, which its updates share. */
+/** Data of a step that its updates share. */
 interface UpdateStep extends PolicyData {
-  /** Samples of each mini-batch, by index; every one of them has something to train on. */
+  /** Sample indices of each mini-batch; every sample has something to train on. */
   miniBatches: number[][];
 }
 
-/** Updates the policy on a step's samples, and computes the log-probs that a step needs of its models. */
+/** Updates the policy on a step's samples, and computes the log-probs that a step needs from its models. */
 export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
@@ -57,9 +57,9 @@ export class PolicyUpdater {
   }
 
   /**
-   * Updates the policy on the samples of the step after `state`, once for each mini-batch of each epoch. Where it throws, the updates
-   * before have been made, and the gradients of the mini-batch that failed are the caller's to clear.
-   * @param done gains each mini-batch, for `updatedTokens`
+   * Updates the policy on the samples of the step after `state`, once for each mini-batch of each epoch. If it throws,
+   * earlier updates have been made, and the caller must clear the gradients of the failed mini-batch.
+   * @param done receives each mini-batch, for `updatedTokens`
    */
   async update(
     samples: Sample[],
@@ -89,7 +89,10 @@ export class PolicyUpdater {
     return { metrics, updates: all.length, trainedTokens, entropy };
   }
 
-  /** The first update of step `number` up to its gradient, which is left on the engine; undefined if nothing is trained on. */
+  /**
+   * Computes the first update of step `number` up to its gradient, which stays on the engine; undefined if nothing is
+   * trained on.
+   */
   async gradients(samples: Sample[], tokens: StepTokens, number: number): Promise<UpdateGradients | undefined> {
     const step = this.#stepOf(samples, tokens, number);
     const prepared = this.#prepare(step, 0);
@@ -98,7 +101,7 @@ export class PolicyUpdater {
     return { batch: done.batch, metrics: this.#gradient.metrics(done), ...this.#gradient.tokenLosses(done) };
   }
 
-  /** What the updates of a step made of each of its tokens. */
+  /** Numbers that a step's updates computed for each of its tokens. */
   updatedTokens(samples: readonly Sample[], updates: readonly AccumulatedMiniBatch[]): UpdatedTokens {
     return updatedTokens(this.#gradient, samples, updates);
   }
@@ -111,8 +114,8 @@ export class PolicyUpdater {
   }
 
   /**
-   * One update: forward, loss and backward, optimizer step. The host prepares the next one while the device computes. Without
-   * entries the optimizer steps all the same: its moments decay, and move the weights.
+   * Runs one update: forward, loss and backward, optimizer step. The host prepares the next update while the device
+   * computes. The optimizer steps even without entries: its moments decay and change the weights.
    */
   async #miniBatch(
     step: UpdateStep,
@@ -140,13 +143,13 @@ export class PolicyUpdater {
     return { metrics, bonusEntropy, prepared, done };
   }
 
-  /** The mini-batch of that number; undefined after the last. */
+  /** Prepares the mini-batch of that number; undefined after the last. */
   #prepare(step: UpdateStep, index: number): PreparedMiniBatch | undefined {
     const members = step.miniBatches[index];
     return members && this.#gradient.prepare(step, members);
   }
 
-  /** Log-probs of the sampled tokens under the frozen reference, one array a sample; undefined when no KL is on. */
+  /** Log-probs of the sampled tokens under the frozen reference, one array per sample; undefined if no KL is on. */
   async refLogProbs(samples: Sample[]): Promise<ArrayLike<number>[] | undefined> {
     const { actor, algorithm } = this.#config;
     if (!actor.useKlLoss && !algorithm.useKlInReward) return undefined;
@@ -155,7 +158,10 @@ export class PolicyUpdater {
     return this.#sampleLogProbs(reference, samples);
   }
 
-  /** The same under the policy before the step's first update: the "old" policy where it is not the one that sampled. */
+  /**
+   * Log-probs under the policy before the step's first update: the "old" policy, if it differs from the one that
+   * sampled.
+   */
   oldLogProbs(samples: Sample[]): Promise<ArrayLike<number>[]> {
     return this.#sampleLogProbs(this.#engine.model, samples);
   }
@@ -165,7 +171,9 @@ export class PolicyUpdater {
     return (await tokenOutputs(this.#config, model, samples, masks)).logProbs;
   }
 
-  /** Samples of every mini-batch of every epoch that has a trained token: whole groups, shuffled by seed, step and epoch. */
+  /**
+   * Samples with a trained token, for every mini-batch of every epoch: whole groups, shuffled by seed, step and epoch.
+   */
   #miniBatches(samples: Sample[], { masks }: StepTokens, step: number): number[][] {
     const { ppoEpochs, ppoMiniBatchSize, shuffle } = this.#config.actor;
     const byGroup = new Map<number, number[]>();
@@ -181,13 +189,15 @@ export class PolicyUpdater {
   }
 }
 
-/** `actor/skipped_tokens_share`: of the trained tokens of all mini-batches, those that were in none of the batches. */
+/** `actor/skipped_tokens_share`: share of the trained tokens of all mini-batches that were in none of the batches. */
 function skippedShare({ miniBatches, tokens }: UpdateStep, trained: number): Metrics {
   const all = miniBatches.flat().reduce((count, s) => count + trainedCount(tokens.masks[s]), 0);
   return all > 0 ? { 'actor/skipped_tokens_share': 1 - trained / all } : {};
 }
 
-/** Waits for the device even where the host's work throws, so that nothing is half submitted when the error is reported. */
+/**
+ * Waits for the device even if the host's work throws, so that no work is half submitted when the error is reported.
+ */
 async function bothDone<T, U>(computing: Promise<T>, hostWork: () => U): Promise<[T, U]> {
   const settled = await Promise.allSettled([computing, Promise.resolve().then(hostWork)]);
   const failed = settled.find((result) => result.status === 'rejected');

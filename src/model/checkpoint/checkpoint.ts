@@ -1,6 +1,6 @@
 /**
- * A Hugging Face checkpoint in memory, read through a function and written as a map of files, so that a browser (fetch,
- * OPFS) and Node (fs) share this code. A large model is better streamed: `open.ts`.
+ * A Hugging Face checkpoint in memory. A function reads its files and the result is a map of files, so that browsers
+ * (fetch, OPFS) and Node (fs) share this code. Stream a large model instead: `open.ts`.
  */
 
 import type { ModelConfig } from '../config.ts';
@@ -11,26 +11,29 @@ import { elementCount, parameterSpecs } from '../params.ts';
 import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
 import { type CheckpointFiles, configFile, filesBeside, type SourceFiles, type TokenizerJson } from './sourceFiles.ts';
 
-/** Bytes of a file of the folder, or undefined if there is no such file. Other failures must throw. */
+/** Returns the bytes of a file, or undefined if it is missing. Must throw for other failures. */
 export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
 
-/** A model in Hugging Face's format, read. */
+/** A model read from Hugging Face's format. */
 export interface ModelCheckpoint extends TokenizerJson {
   /** Sizes of the model. */
   config: ModelConfig;
-  /** By their names in the files, as float32. */
+  /** Weights by their names in the files, as float32. */
   weights: TensorMap;
-  /** Text files of the folder that it was read from, as they were: saved again, but for what was changed. Absent = a fresh model. */
+  /**
+   * Text files of the source folder, unchanged. They are saved again, except for what was changed. Undefined for a
+   * fresh model.
+   */
   sourceFiles?: SourceFiles;
 }
 
-/** A checkpoint that an engine can be made from: the tokenizer is present. */
+/** A checkpoint with a tokenizer, as an engine needs it. */
 export interface CheckpointWithTokenizer extends ModelCheckpoint {
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** The model, its tokenizer known to be there. Throws InputError that begins with `name` where it is not. */
+/** Returns the model if it has a tokenizer. Otherwise throws InputError; its message starts with `name`. */
 export function withTokenizer<T extends TokenizerJson>(
   name: string,
   model: T,
@@ -40,13 +43,16 @@ export function withTokenizer<T extends TokenizerJson>(
   throw new InputError(`${name} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
 }
 
-/** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
+/**
+ * Reads a checkpoint. Throws an InputError that names the file and tensor if anything is missing, corrupt, or does not
+ * fit the config.
+ */
 export async function loadCheckpoint(source: CheckpointSource): Promise<ModelCheckpoint> {
   const { weights, packed: _, ...rest } = await openCheckpoint(filesOf(source));
   return { ...rest, weights: await collectWeights(weights) };
 }
 
-/** All weights in host memory. */
+/** Reads all weights into host memory. */
 export async function collectWeights(source: WeightSource): Promise<TensorMap> {
   const weights: TensorMap = new Map();
   for await (const { name, shape, first, data } of source.pieces()) {
@@ -57,8 +63,8 @@ export async function collectWeights(source: WeightSource): Promise<TensorMap> {
 }
 
 /**
- * File name to bytes: the weights in one file, float32 unless `dtype` says otherwise (rounded to nearest even), the
- * tokenizer, and what stood beside the weights in the folder that the model was read from.
+ * Returns the checkpoint's files by name: the weights in one file (float32 unless `dtype` is set, rounded to nearest
+ * even), the tokenizer, and the other text files of the source folder.
  */
 export function saveCheckpoint(
   checkpoint: ModelCheckpoint,
@@ -75,8 +81,9 @@ export function saveCheckpoint(
 const TORCH_NAMES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const;
 
 /**
- * The tensors in the order of `parameterSpecs`. Throws an InputError if one is missing, has another shape, is not
- * finite, or is not part of such a model. `file` names where they came from.
+ * Returns the tensors in the order of `parameterSpecs`. Throws InputError if a tensor is missing, has another shape, is
+ * not finite, or is not part of such a model.
+ * @param file name of their file in errors
  */
 function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): TensorMap {
   checkShapes(config, tensors, file);
@@ -92,7 +99,10 @@ function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): Tens
   return weights;
 }
 
-/** Files of a function that gives whole ones; the last one is kept, since its parts are asked for one after another. */
+/**
+ * Reads ranges from a function that returns full files. The last file is cached, because its parts are read one after
+ * another.
+ */
 export function filesOf(source: CheckpointSource): CheckpointFiles {
   let last: { path: string; bytes: Promise<Uint8Array | undefined> } | undefined;
   const whole = (path: string) => {

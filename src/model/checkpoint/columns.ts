@@ -1,6 +1,6 @@
 /**
- * Safetensors files of plain numbers that are no weights: named columns, in the format that every reader of weights knows, with
- * a SHA-256 of the whole file among its metadata. Bits come back as they were written.
+ * Safetensors files of plain numbers other than weights: named columns, with a SHA-256 of the file in its metadata. The
+ * numbers are read back bit for bit.
  */
 
 import { InputError } from '../../errors.ts';
@@ -19,10 +19,12 @@ export type Columns = Map<string, Column>;
 
 const WIDTHS = Object.fromEntries(Object.entries(TYPES).map(([dtype, { BYTES_PER_ELEMENT: width }]) => [dtype, width]));
 
-/** Stands where the SHA-256 goes while it is computed. */
+/** Placeholder of the SHA-256 while it is computed. */
 const NO_HASH = '0'.repeat(64);
 
-/** The file of the columns, each of one dimension. The widest come first, so that all are aligned. */
+/**
+ * Returns the file of the columns, each of one dimension. The widest types come first, so that all columns are aligned.
+ */
 export async function writeColumns(
   columns: Columns,
   metadata: Record<string, string>,
@@ -41,7 +43,10 @@ export async function writeColumns(
   return file;
 }
 
-/** The columns and metadata of a file. Throws InputError, naming `file`, where it is none or not as it was written. */
+/**
+ * Returns the columns and metadata of a file. Throws InputError that names `file` if the file is invalid or was
+ * changed.
+ */
 export async function readColumns(
   bytes: Uint8Array,
   file: string,
@@ -51,14 +56,14 @@ export async function readColumns(
   const place = typeof told === 'string' && told.length === NO_HASH.length ? placeOf(bytes, told) : -1;
   if (place < 0)
     throw new InputError(`${file} has no SHA-256 of itself: it was not written by webgrpo, or is damaged.`);
-  const whole = new Uint8Array(bytes); // not slice(), which shares the bytes of a Buffer of Node's
+  const whole = new Uint8Array(bytes); // slice() on a Buffer of Node would share its bytes
   whole.set(new TextEncoder().encode(NO_HASH), place);
   if ((await sha256(whole)) !== told)
     throw new InputError(
       `${file} has another content (SHA-256) than was written: it is damaged; use another copy of it.`,
     );
   const columns = entries.map(({ name, dtype, begin, end }): [string, Column] => {
-    const copy = whole.slice(begin, end).buffer; // aligned, as the file's bytes need not be
+    const copy = whole.slice(begin, end).buffer; // a copy is aligned; the file's bytes need not be
     return [name, new TYPES[dtype](copy)];
   });
   return { columns: new Map(columns), metadata: rest };
@@ -70,7 +75,7 @@ const dtypeOf = (data: Column): Dtype => (Object.keys(TYPES) as Dtype[]).find((d
 function placeOf(file: Uint8Array, hash: string): number {
   const header = 8 + Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   const key = '"sha256":"';
-  const text = new TextDecoder('latin1').decode(file.subarray(8, header)); // a byte a character
+  const text = new TextDecoder('latin1').decode(file.subarray(8, header)); // one byte per character
   const at = text.indexOf(`${key}${hash}"`);
   return at < 0 ? -1 : 8 + at + key.length;
 }

@@ -1,6 +1,7 @@
 /**
- * One file over HTTP into a store: resumed where a transfer broke (range requests, kept only under the same ETag), checked against
- * its size and checksum, and kept. A file counts as there only when its `<path>.json` says so.
+ * Downloads one file over HTTP into a store. A broken transfer is resumed with range requests, only under the same
+ * ETag. The finished file is checked against its size and checksum. A file counts as present only if its `<path>.json`
+ * says so.
  */
 
 import { concat } from '../../concat.ts';
@@ -10,31 +11,31 @@ import { readStoredJson } from './sourceFiles.ts';
 import { Sha256 } from './sha256.ts';
 
 export interface DownloadOptions {
-  /** Sent to the first host alone; fetch drops it on a redirect to another. */
+  /** Token sent to the first host only; fetch drops it on a redirect to another host. */
   token?: string | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
-  /** Transfers that may fail in a row without bringing 64 KiB. Default 5. */
+  /** Failed transfers in a row, each with less than 64 KiB, before the download fails. Default: 5. */
   attempts?: number | undefined;
-  /** First wait between attempts, doubled each time. Default 500 ms. */
+  /** First wait between attempts, doubled each time. Default: 500 ms. */
   waitMs?: number | undefined;
-  /** A connection that brings less than 64 KiB in so long is aborted, and the attempt has failed. Default 60 s. */
+  /** A connection that receives less than 64 KiB in this time is aborted, and the attempt has failed. Default: 60 s. */
   silenceMs?: number | undefined;
-  /** More than so many bytes are not read: the file is then not what was promised. */
+  /** Most bytes to read; a longer file is not the expected one. */
   maxBytes?: number | undefined;
 }
 
 export interface DownloadProgress {
   file: string;
   received: number;
-  /** undefined if the server does not say. */
+  /** Undefined if the server does not send it. */
   total: number | undefined;
 }
 
-/** Size and hashes that the file must have, as far as they are known beforehand. */
+/** Expected size and hashes of the file, if they are known beforehand. */
 export interface Expected {
   size?: number | undefined;
   sha256?: string | undefined;
-  /** Git's name for the content, which the hub gives for small files. */
+  /** Git's hash of the content, which the hub lists for small files. */
   gitSha1?: string | undefined;
 }
 
@@ -44,23 +45,26 @@ interface Kept {
   complete: boolean;
 }
 
-/** A connection that brings less in its time counts as silent: a server that drips would hold us for ever. */
+/**
+ * A connection that receives less than this in `silenceMs` counts as silent, so that a server cannot block a download
+ * by sending single bytes.
+ */
 const LEAST_BYTES = 2 ** 16;
 
-/** Bytes read at a time to compute a checksum. */
+/** Bytes read per step to compute a checksum. */
 const HASH_BYTES = 8 << 20;
 
 const noteOf = (path: string) => `${path}.json`;
 
-/** True if the file is in the store, whole and checked. */
+/** True if the file is in the store, complete and checked. */
 async function isComplete(store: FileStore, path: string): Promise<boolean> {
   const kept = await readNote(store, path);
   return kept?.complete === true && (await store.size(path)) === kept.size;
 }
 
 /**
- * Brings `url` to `path`, unless it is there already. Returns false if the server has no such file. Throws InputError
- * when it cannot be had, or is not what it should be.
+ * Downloads `url` to `path`, unless it is already there. Returns false if the server has no such file. Throws
+ * InputError if the download fails, or the file is not the expected one.
  */
 export async function download(
   store: FileStore,
@@ -78,13 +82,13 @@ export async function download(
       await writeNote(store, path, { ...kept, complete: true });
       return true;
     }
-    // A download must not continue from wrong bytes.
+    // A later download must not continue from wrong bytes.
     await writeNote(store, path, { ...kept, etag: null, complete: false });
     if (again) throw new InputError(`${url} ${problem}, twice; the file on the server or the way to it is damaged.`);
   }
 }
 
-/** Attempts until the file is whole. A conditional request keeps a complete one. */
+/** Repeats requests until the file is complete. A conditional request keeps a complete file. */
 async function transfer(store: FileStore, url: string, path: string, options: DownloadOptions) {
   const { attempts = 5, waitMs = 500 } = options;
   let failures = 0;
@@ -95,7 +99,7 @@ async function transfer(store: FileStore, url: string, path: string, options: Do
     } catch (error) {
       if (error instanceof InputError) throw error;
       const complete = before?.complete === true && (await store.size(path)) === before.size;
-      if (complete) return before; // The server is out of reach, but what was asked for is here.
+      if (complete) return before; // the server is unreachable, but the file is complete
       const progressed = ((await readNote(store, path))?.size ?? 0) >= (before?.size ?? 0) + LEAST_BYTES;
       failures = progressed ? 1 : failures + 1;
       if (failures >= attempts) {
@@ -109,7 +113,10 @@ async function transfer(store: FileStore, url: string, path: string, options: Do
   }
 }
 
-/** One request. Returns undefined for 404; throws anything but InputError where another attempt makes sense. */
+/**
+ * Sends one request. Returns undefined for 404. Throws InputError if another attempt cannot help, another error
+ * otherwise.
+ */
 async function request(
   store: FileStore,
   url: string,
@@ -125,11 +132,12 @@ async function request(
   try {
     const response = await fetch(url, {
       headers: {
-        // Lengths and ranges are those of the file itself.
+        // Without compression, lengths and ranges refer to the file itself.
         'accept-encoding': 'identity',
         ...(options.token && { authorization: `Bearer ${options.token}` }),
         ...(whole && before.etag && { 'if-none-match': before.etag }),
-        // Without If-Range, which a page may send to other hosts only where they allow it: the answer's ETag says as much.
+        // Without If-Range, which a page can send to other hosts only if they allow it. The ETag of the response gives
+        // the same information.
         ...(resumed && { range: `bytes=${have}-` }),
       },
       signal: silence.signal,
@@ -148,7 +156,7 @@ async function request(
   }
 }
 
-/** The part that was there is no start of what the file now is. */
+/** The stored part is not a prefix of the current file, so the download starts again. */
 async function restart(store: FileStore, path: string): Promise<never> {
   await writeNote(store, path, { etag: null, size: 0, complete: false });
   throw new Error('the file has changed');
@@ -162,7 +170,7 @@ function checkStatus({ status, statusText }: Response, url: string): void {
   throw new InputError(`${url} could not be downloaded: ${answer}.${hint}`);
 }
 
-/** Writes the body from byte `have` on, or from 0 where the server sent the whole file. */
+/** Writes the body from byte `have` on, or from 0 if the server sent the full file. */
 async function receive(
   store: FileStore,
   { url, path, response, have }: { url: string; path: string; response: Response; have: number },
@@ -193,7 +201,7 @@ async function receive(
   return { etag, size: received, complete: false };
 }
 
-/** Size of the whole file; undefined if the server does not say. Throws if the answer is another range. */
+/** Size of the full file; undefined if the server does not send it. Throws if the response has another range. */
 function totalOf({ status, headers }: Response, at: number): number | undefined {
   if (status === 206) {
     const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('content-range') ?? '');
@@ -205,6 +213,7 @@ function totalOf({ status, headers }: Response, at: number): number | undefined 
   return length === null || headers.has('content-encoding') ? undefined : Number(length);
 }
 
+/** Iterates over the chunks of a response's body. */
 export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
   if (!body) return;
   const reader = body.getReader();
@@ -220,7 +229,7 @@ export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
   }
 }
 
-/** Aborts when next to nothing has been heard for a while. */
+/** Aborts if too few bytes are received for a while. */
 class Silence {
   readonly #controller = new AbortController();
   readonly #ms: number;
@@ -253,7 +262,7 @@ class Silence {
   }
 }
 
-/** The fault of a finished file, as the rest of a sentence; undefined when it has none. */
+/** Describes the fault of a finished file, as the rest of a sentence; undefined if it has no fault. */
 async function findProblem(store: FileStore, path: string, kept: Kept, { size, sha256, gitSha1 }: Expected) {
   if (kept.complete) return undefined;
   if (size !== undefined && kept.size !== size) return `has ${kept.size} bytes, but ${size} were promised`;
@@ -274,7 +283,7 @@ async function sha256Of(store: FileStore, path: string, size: number): Promise<s
   return hash.hex();
 }
 
-/** Small files only: the whole is hashed at once. */
+/** Hashes the complete file in one step; only for small files. */
 async function gitSha1Of(store: FileStore, path: string, size: number): Promise<string> {
   const head = new TextEncoder().encode(`blob ${size}\0`);
   const bytes = concat(Uint8Array, [head, await store.read(path, 0, size)]);
@@ -283,14 +292,14 @@ async function gitSha1Of(store: FileStore, path: string, size: number): Promise<
 }
 
 async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
-  // A note that was cut short says nothing: the file is fetched again.
+  // If the note is truncated, the file is downloaded again.
   const note = await readStoredJson(store, noteOf(path)).catch(() => undefined);
   return note as unknown as Kept | undefined;
 }
 
 const writeNote = (store: FileStore, path: string, note: Kept) => writeFile(store, noteOf(path), JSON.stringify(note));
 
-/** fetch says "fetch failed"; why stands in its cause. */
+/** fetch reports "fetch failed"; the reason is in its cause. */
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error;
   return cause instanceof Error && cause.message ? cause.message : message;

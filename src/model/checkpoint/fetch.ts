@@ -1,16 +1,23 @@
-/** A checkpoint over HTTP into memory: small ones, such as those that come with the package. A large one is streamed: `hub.ts`. */
+/**
+ * Loads a checkpoint over HTTP into memory, for small models such as those in the package. Large ones are streamed:
+ * `hub.ts`.
+ */
 
 import { InputError } from '../../errors.ts';
 import { type CheckpointWithTokenizer, loadCheckpoint, withTokenizer } from './checkpoint.ts';
 import { isHtml, OPTIONAL_FILES } from './sourceFiles.ts';
 
-/** Absent in many checkpoints. Development servers answer for an absent file with their start page, so HTML is none here. */
+/**
+ * Files that many checkpoints lack. Development servers answer for a missing file with their start page, so HTML counts
+ * as missing.
+ */
 const MAY_BE_ABSENT = [...OPTIONAL_FILES, 'model.safetensors'];
 
 /**
- * The model and tokenizer of a folder of files in Hugging Face format. Throws InputError, with the address, for a file that is missing
- * or that the server answers with an HTML page.
- * @param from the folder's URL (relative to the page, as for fetch), or the URL of each file by its name (`webgrpo/checkpoints`)
+ * Returns the model and tokenizer of a folder of files in Hugging Face format. Throws InputError with the URL if a file
+ * is missing or the server returns an HTML page.
+ * @param from URL of the folder (relative to the page, as for fetch), or the URL of each file by its name
+ * (`webgrpo/checkpoints`)
  */
 export async function fetchCheckpoint(
   from: string | URL | Readonly<Record<string, string | URL>>,

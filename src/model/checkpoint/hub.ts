@@ -1,6 +1,7 @@
 /**
- * A checkpoint by its address: a repository of a Hugging Face hub (`org/name`, `org/name@revision`), or the URL of a folder
- * of files. Files are downloaded into a store once and read from there; a repository is pinned to the commit it was at.
+ * Loads a checkpoint by its address: a repository of a Hugging Face hub (`org/name`, `org/name@revision`), or the URL
+ * of a folder of files. Files are downloaded into a store once and read from there. A repository is pinned to the
+ * commit of its first download.
  */
 
 import { chunksOf, download, type DownloadOptions, type Expected } from './download.ts';
@@ -14,7 +15,7 @@ import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
 export interface HubOptions extends DownloadOptions {
-  /** Hub that `org/name` is looked up on. Default: https://huggingface.co. */
+  /** Hub with the repository `org/name`. Default: https://huggingface.co. */
   endpoint?: string | undefined;
 }
 
@@ -22,21 +23,21 @@ const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', ...OPTIONAL_FILES, INDEX];
 
-/** True if a model setting names something to download, and no folder. */
+/** True if a model setting names something to download instead of a folder. */
 export const isRemote = (model: string): boolean => /^https?:\/\//.test(model) || REPOSITORY.test(model);
 
-/** A revision has no "..", which would ask for another path of the hub. */
+/** A revision must not contain "..", which would request another path of the hub. */
 const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@((?!.*\.\.)[\w./-]+))?$/;
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
-/** No config or tokenizer is as large; a server that says no length could send without end. */
+/** Larger than any config or tokenizer. Without a limit, a server that sends no length could send forever. */
 const MAX_SMALL_BYTES = MAX_TEXT_BYTES;
 const MAX_LISTING_BYTES = 32 * 2 ** 20;
 const LISTING_SECONDS = 60;
 
 /**
- * Downloads what of a checkpoint is not in the store yet. Returns its files for `openCheckpoint`. Throws an InputError
- * where the address is wrong, the hub is out of reach, or a file is not what the hub promises.
+ * Downloads the files of a checkpoint that the store lacks. Returns its files for `openCheckpoint`. Throws InputError
+ * if the address is wrong, the hub is unreachable, or a file is not what the hub lists.
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
   const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
@@ -57,7 +58,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   for (const file of SMALL_FILES) if (file !== INDEX) await bring(file);
   if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}; check its name.`);
   const files = within(store, place.folder, present);
-  // Weights that are not supported are not downloaded, nor more of them than there can be.
+  // Refuse unsupported weights before the download, and limit the size to the largest possible one.
   weightBytes = MAX_HEADER_BYTES + 8 * parameterCount(parseModelConfig(await readStoredJson(files, 'config.json')));
   if (!(await bring(WEIGHTS)) && (await bring(INDEX))) {
     for (const shard of shardsOf((await readStoredJson(files, INDEX))!)) await bring(shard);
@@ -65,7 +66,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   return files;
 }
 
-/** A hub model's sizes and the bytes of its files. A file whose size the hub does not list counts as 0 bytes. */
+/** Sizes of a hub model and the bytes of its files. A file without a listed size counts as 0 bytes. */
 export interface FoundModel {
   config: ModelConfig;
   bytes: number;
@@ -73,7 +74,10 @@ export interface FoundModel {
 
 const SHARD = /^model-\d+-of-\d+\.safetensors$/;
 
-/** Asks the hub for `org/name` without any of its weights. Throws InputError as `fetchModel` does, and for what is no such name. */
+/**
+ * Looks up `org/name` on the hub without downloading weights. Throws InputError like `fetchModel`, and for an invalid
+ * name.
+ */
 export async function lookUpModel(model: string, options: Pick<HubOptions, 'endpoint'> = {}): Promise<FoundModel> {
   if (!REPOSITORY.test(model)) throw new InputError(`"${model}" is no name on a hub; write it as org/name.`);
   const store = memoryStore();
@@ -88,20 +92,20 @@ export async function lookUpModel(model: string, options: Pick<HubOptions, 'endp
   return { config, bytes };
 }
 
-/** Throws InputError for what is no address. */
+/** Parses a URL. Throws InputError for an invalid one. */
 function addressOf(text: string, what: string): URL {
   try {
     return new URL(text);
   } catch {
-    // A text with "@" can hold a password.
+    // A text with "@" can contain a password, so it is not shown.
     const shown = text.includes('@') ? 'a text' : JSON.stringify(text);
     throw new InputError(`${what} is ${shown}, which is no address; write it as https://host/path.`);
   }
 }
 
 /**
- * The token for the configured endpoint alone, over https or within this machine: an untrusted adapter may name any address.
- * undefined if it must not go. Throws InputError, without the token's text, for what no header can carry.
+ * Returns the token only for the configured endpoint, over https or on this machine, because an untrusted adapter can
+ * name any address; undefined otherwise. Throws InputError, without the token's text, if a header cannot contain it.
  */
 function tokenFor(url: string, endpoint: string, given: string | undefined): string | undefined {
   const token = given?.trim();
@@ -113,11 +117,11 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
   return token;
 }
 
-/** A place files come from, and the folder of the store they go to. */
+/** Source of files, and the folder of the store that they are saved in. */
 interface Place {
   url: string;
   folder: string;
-  /** Files of the model; undefined if the server lists none, and each file must be asked for. */
+  /** Files of the model. Undefined if the server has no list, so that each file must be requested. */
   files?: Map<string, Expected>;
 }
 
@@ -154,17 +158,17 @@ async function repositoryPlace(model: string, store: FileStore, options: HubOpti
   return { url: `${endpoint}/${id}/resolve/${listing.sha}`, folder: `${base}/${listing.sha}`, files };
 }
 
-/** The hub's answer to `/api/models/<id>/revision/<revision>?blobs=true`, as far as it is read. */
+/** Fields read from the hub's answer to `/api/models/<id>/revision/<revision>?blobs=true`. */
 interface Listing {
   sha: string;
   siblings: { rfilename: string; size?: number; blobId?: string; lfs?: { sha256?: string; size?: number } }[];
 }
 
-/** From the hub, or as it was last time where the hub is out of reach. */
+/** Reads the listing from the hub, or the last stored one if the hub is unreachable. */
 async function readListing(url: string, model: string, store: FileStore, note: string, token?: string) {
   const signal = AbortSignal.timeout(LISTING_SECONDS * 1000);
   const ask = () => fetch(url, { headers: token ? { authorization: `Bearer ${token}` } : {}, signal });
-  // A second time, since a connection that was kept open may have been closed meanwhile.
+  // Retried once, because a kept-alive connection can be closed already.
   const response = await ask()
     .catch(ask)
     .catch((cause: unknown) => cause as Error);
@@ -214,7 +218,7 @@ function isSibling(value: unknown): boolean {
   return typeof rfilename === 'string' && isSize(size) && isText(blobId) && isSize(lfs?.size) && isText(lfs?.sha256);
 }
 
-/** The files of a folder of the store that are there as a whole. */
+/** The complete files of a folder of the store. */
 function within(store: FileStore, folder: string, present: ReadonlySet<string>): CheckpointFiles {
   return {
     size: async (file) => (present.has(file) ? store.size(`${folder}/${file}`) : undefined),

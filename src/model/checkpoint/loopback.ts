@@ -1,2 +1,4 @@
-/** True for a URL's host name that is this machine: what goes there crosses no wire. */
+/**
+ * True if a URL's host name is this machine, so that the data does not leave it.
+ */
 export const isLoopback = (hostname: string): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);

@@ -1,6 +1,6 @@
 /**
  * Opens a Hugging Face checkpoint without reading its weights: config, tokenizer, and every header checked against the
- * config. The weights then come in pieces of a few MiB, so that a model never stands in host memory as a whole.
+ * config. The weights are then read in pieces of a few MiB, so that host memory never holds the full model.
  */
 
 import { parseModelConfig } from '../config.ts';
@@ -28,14 +28,14 @@ export interface WeightPiece {
   name: string;
   /** Shape of the complete tensor. */
   shape: number[];
-  /** Start of the piece in the tensor; elements, a multiple of the row. */
+  /** Index of the piece's first element in the tensor, a multiple of the row length. */
   first: number;
   data: Float32Array;
   /** The same values as the file packs them, read when asked for; see `OpenCheckpoint.packed`. */
   words?: () => Promise<Uint32Array>;
 }
 
-/** Weights that are read when asked for, in the order of `parameterSpecs`; can be read more than once. */
+/** Weights that are read on request, in the order of `parameterSpecs`; can be read more than once. */
 export interface WeightSource {
   pieces(): AsyncIterable<WeightPiece>;
 }
@@ -49,19 +49,22 @@ export interface OpenCheckpoint extends TokenizerJson {
   sourceFiles: SourceFiles;
 }
 
-/** Most float32 bytes of a piece, but for a row that is longer. */
+/** Most float32 bytes of a piece, unless one row is longer. */
 const PIECE_BYTES = 8 << 20;
 
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
-/** Buffers that old Llama checkpoints carry; they follow from the config. */
+/** Buffers in old Llama checkpoints; they follow from the config. */
 const DERIVED = /\.rotary_emb\.inv_freq$/;
 
 type Tensors = ReadonlyMap<string, StoredTensor>;
 type Shapes = ReadonlyMap<string, { shape: number[] }>;
 
-/** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
+/**
+ * Opens a checkpoint. Throws an InputError that names the file and tensor if anything is missing, corrupt, or does not
+ * fit the config.
+ */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
   if (files.gguf !== undefined) return openGguf(files, files.gguf);
   const sourceFiles = await readSourceFiles(files);
@@ -69,7 +72,8 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
   const config = withGenerationConfig(parseModelConfig(configJson), sourceFiles);
   const tokenizer = tokenizerIn(sourceFiles);
-  const { tensors, file } = await locateTensors(files); // last: a source that keeps one file at a time has this one when its pieces are read
+  // Read last: a source that caches one file then has the file of the first pieces.
+  const { tensors, file } = await locateTensors(files);
   checkShapes(config, tensors, file);
   return {
     config,
@@ -94,12 +98,12 @@ async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheck
   };
 }
 
-/** The shard files that an index names, in order of first mention. */
+/** Returns the shard files of an index, in order of first mention. */
 export function shardsOf(index: Record<string, unknown>): string[] {
   return [...new Set(weightMapOf(index).values())];
 }
 
-/** Throws an InputError if a tensor is missing, has another shape, or is not part of such a model. */
+/** Throws InputError if a tensor is missing, has another shape, or is not part of such a model. */
 export function checkShapes(config: ModelConfig, tensors: Shapes, file: string): void {
   const known = new Set<string>();
   for (const { name, shape } of parameterSpecs(config)) {
@@ -121,14 +125,14 @@ export function checkShapes(config: ModelConfig, tensors: Shapes, file: string):
   }
 }
 
-/** A tied head may be stored too; that it is the embedding is checked where the values are at hand. */
+/** A tied head can be stored too. Code that has the values checks that it equals the embedding. */
 function isTiedHead({ tieWordEmbeddings, vocabSize, hiddenSize }: ModelConfig, name: string, shape: number[]): boolean {
   return tieWordEmbeddings && name === 'lm_head.weight' && shape.join() === `${vocabSize},${hiddenSize}`;
 }
 
-/** Throws an InputError for the first value that is not finite; `first` is the place of data[0] in the tensor. */
+/** Throws InputError for the first value that is not finite. @param first index of data[0] in the tensor */
 export function checkFinite(name: string, data: Float32Array, file: string, first = 0): void {
-  // A sum is not finite if any value is not; the search below runs only then (or for an overflowing sum).
+  // A sum is not finite if any value is not. The search below runs only then, or if the sum overflows.
   let sum = 0;
   for (let i = 0; i < data.length; i++) sum += data[i];
   if (Number.isFinite(sum)) return;
@@ -139,7 +143,7 @@ export function checkFinite(name: string, data: Float32Array, file: string, firs
   );
 }
 
-/** `checkFinite` of every tensor. */
+/** Runs `checkFinite` on every tensor. */
 export function expectFinite(tensors: TensorMap, file: string): void {
   for (const [name, { data }] of tensors) checkFinite(name, data, file);
 }
@@ -188,7 +192,9 @@ async function readElements(
   );
 }
 
-/** Locates the tensors of one safetensors file, or of the shards in an index. Errors about the complete set name `file`. */
+/**
+ * Locates the tensors of one safetensors file, or of the shards in an index. Errors about the complete set name `file`.
+ */
 async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Tensors; file: string }> {
   const whole = await readHeader(files, WEIGHTS);
   if (whole) return { tensors: new Map(whole), file: WEIGHTS };
@@ -217,7 +223,7 @@ async function locateInShards(files: CheckpointFiles, weightMap: Map<string, str
   return tensors;
 }
 
-/** The header alone is read: it says where every tensor lies. */
+/** Reads only the header, which has the position of every tensor. */
 async function readHeader(files: CheckpointFiles, file: string): Promise<[name: string, StoredTensor][] | undefined> {
   const size = await files.size(file);
   if (size === undefined) return undefined;
@@ -230,7 +236,7 @@ async function readHeader(files: CheckpointFiles, file: string): Promise<[name: 
   });
 }
 
-/** A safetensors file of the same folder: no path, and no device of Windows. */
+/** A safetensors file in the same folder: not a path, and not a device name of Windows. */
 const SHARD = /^(?!(con|prn|aux|nul|com\d|lpt\d)\.)\w[\w.-]{0,199}\.safetensors$/i;
 
 function weightMapOf(index: Record<string, unknown>): Map<string, string> {

@@ -1,12 +1,12 @@
 /**
- * Files in the browser's own file system (OPFS). A worker writes in place, so what came before a tab was closed is kept; on
- * a page's main thread, which has no such access, a file changes when its writer is closed.
+ * Files in the browser's own file system (OPFS). A worker writes in place, so data written before a tab was closed is
+ * kept. A page's main thread has no such access; there a file changes when its writer is closed.
  */
 
 import { InputError } from '../../errors.ts';
 import type { FileStore, FileWriter } from './store.ts';
 
-/** Workers alone have it; the types of pages do not know it. */
+/** Only workers have it; the DOM types of pages lack it. */
 interface SyncAccessHandle {
   truncate(size: number): void;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -15,7 +15,7 @@ interface SyncAccessHandle {
 }
 type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?: () => Promise<SyncAccessHandle> };
 
-/** The file at a path, which comes to be with its folders if `create`; else undefined if there is none. */
+/** Returns the file at a path. Creates it with its folders if `create`; otherwise undefined if it is missing. */
 export async function opfsFile(
   root: FileSystemDirectoryHandle,
   path: string,
@@ -33,12 +33,14 @@ export async function opfsFile(
   }
 }
 
+/** True for a DOMException of that name. */
 export const isDomError = (error: unknown, name: string): boolean =>
   error instanceof DOMException && error.name === name;
 
 /**
- * A full disk as a sentence; any other error as it is. What the browser says of its room is told and not believed: Chromium always speaks of
- * 10 GiB. @param needed bytes that were to be written, where they are known
+ * Turns a full disk into a readable error; returns any other error unchanged. Reports the browser's estimate of free
+ * space, but does not rely on it: Chromium always reports 10 GiB.
+ * @param needed bytes to be written, if known
  */
 export async function roomError(error: unknown, path: string, needed?: number): Promise<unknown> {
   if (!isDomError(error, 'QuotaExceededError')) return error;
@@ -52,7 +54,7 @@ export async function roomError(error: unknown, path: string, needed?: number): 
   );
 }
 
-/** A store under `folder`. Throws where the browser has no OPFS, or the page no secure context. */
+/** Opens a store in `folder`. Throws if the browser has no OPFS, or the page is not a secure context. */
 export async function opfsStore(folder: string): Promise<FileStore> {
   const root = await navigator.storage.getDirectory();
   const base = await root.getDirectoryHandle(folder, { create: true });
@@ -96,7 +98,7 @@ async function streamWriter(handle: FileHandle, at: number): Promise<FileWriter>
   };
 }
 
-/** A full disk is nothing that another attempt helps. */
+/** Makes a full disk an InputError, because another attempt cannot help. */
 function explained(path: string, writer: FileWriter): FileWriter {
   return {
     ...writer,

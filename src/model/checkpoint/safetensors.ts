@@ -1,6 +1,6 @@
 /**
- * The safetensors format: 8 bytes header length (little endian), that many bytes of JSON, then the tensors' bytes.
- * The header is parsed apart from the data, so that a large file can be streamed tensor by tensor.
+ * The safetensors format: 8 bytes header length (little endian), then the JSON header, then the tensors' bytes. The
+ * header is parsed separately from the data, so that a large file can be streamed tensor by tensor.
  */
 
 import type { TensorMap } from '../engine.ts';
@@ -24,15 +24,18 @@ interface SafetensorsHeader<D extends string> {
   metadata: Record<string, string>;
 }
 
-/** More sizes than any tensor of a model has. */
+/** More dimensions than any tensor of a model has. */
 const MAX_DIMS = 8;
 
 const BYTES_PER_ELEMENT: Record<SafetensorsDtype, number> = { F32: 4, F16: 2, BF16: 2 };
 
-/** A hundred thousand tensors; the library that defines the format allows six times as much, which takes too long to read. */
+/**
+ * Enough for a hundred thousand tensors. The format's own library allows six times as much, which takes too long to
+ * read.
+ */
 export const MAX_HEADER_BYTES = 2 ** 24;
 
-/** Reads a whole file; every tensor comes out as float32. Errors name `file`. */
+/** Reads a full file; returns every tensor as float32. Errors name `file`. */
 export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): TensorMap {
   const { entries } = readSafetensorsHeader(bytes, bytes.length, file);
   const tensors: TensorMap = new Map();
@@ -43,7 +46,10 @@ export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): 
   return tensors;
 }
 
-/** Bytes from the start of the file that `readSafetensorsHeader` needs; `prefix` holds at least the first 8. */
+/**
+ * Number of bytes from the start of the file that `readSafetensorsHeader` needs. `prefix` must hold at least the first
+ * 8.
+ */
 export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, file: string): number {
   if (prefix.length < 8 || fileLength < 8) {
     throw new InputError(`${file} is truncated: it has ${fileLength} bytes, but its header length alone takes 8.`);
@@ -63,8 +69,8 @@ export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, f
 }
 
 /**
- * Reads and checks the header. `prefix` is the start of the file (all of the header), `fileLength` its whole size.
- * @param widths bytes of an element of each dtype that may be in it; absent = those of weights
+ * Reads and checks the header. `prefix` is the start of the file (all of the header), `fileLength` its full size.
+ * @param widths bytes per element of each allowed dtype; default: the dtypes of weights
  */
 export function readSafetensorsHeader<D extends string = SafetensorsDtype>(
   prefix: Uint8Array,
@@ -85,8 +91,8 @@ export function readSafetensorsHeader<D extends string = SafetensorsDtype>(
 }
 
 /**
- * Writes tensors in the order of the map, rounded to nearest even where `dtype` is a half. Throws an InputError if data
- * and shape disagree, or where a value is beyond float16.
+ * Writes tensors in the order of the map, rounded to nearest even if `dtype` is a half. Throws InputError if data and
+ * shape disagree, or a value is beyond float16.
  */
 export function writeSafetensors(
   tensors: TensorMap,
@@ -103,7 +109,7 @@ export function writeSafetensors(
   return joinSafetensors(parts, metadata);
 }
 
-/** A tensor to be written: `length` is in bytes, which are asked for when their turn comes. */
+/** A tensor to write. `length` is in bytes; the bytes are requested when they are written. */
 export interface SafetensorsPart {
   name: string;
   dtype: string;
@@ -112,7 +118,7 @@ export interface SafetensorsPart {
   bytes(): Uint8Array;
 }
 
-/** The file of these tensors, in their order. */
+/** Returns the file of these tensors, in their order. */
 export function joinSafetensors(
   parts: readonly SafetensorsPart[],
   metadata: Record<string, string>,
@@ -136,9 +142,9 @@ export function joinSafetensors(
   return bytes;
 }
 
-/** One tensor's bytes (little endian, any alignment) as float32; float16 and bfloat16 convert exactly. */
+/** Converts one tensor's bytes (little endian, any alignment) to float32; float16 and bfloat16 convert exactly. */
 export function decodeTensor(dtype: SafetensorsDtype, bytes: Uint8Array): Float32Array {
-  const copy = new Uint8Array(bytes).buffer; // The copy is aligned, the file's bytes need not be.
+  const copy = new Uint8Array(bytes).buffer; // a copy is aligned; the file's bytes need not be
   if (dtype === 'F32') return new Float32Array(copy);
   const halves = new Uint16Array(copy);
   const bits = new Uint32Array(halves.length);
@@ -147,7 +153,7 @@ export function decodeTensor(dtype: SafetensorsDtype, bytes: Uint8Array): Float3
   return new Float32Array(bits.buffer);
 }
 
-/** The inverse of `decodeTensor`. Throws an InputError naming the tensor where float16 cannot hold a finite value. */
+/** Inverse of `decodeTensor`. Throws InputError that names the tensor if float16 cannot hold a finite value. */
 export function encodeTensor(dtype: SafetensorsDtype, data: Float32Array, name: string): Uint8Array {
   if (dtype === 'F32') return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
@@ -160,26 +166,26 @@ export function encodeTensor(dtype: SafetensorsDtype, data: Float32Array, name: 
   throw new InputError(`Tensor "${name}" holds ${data[lost]}, which ${dtype} cannot hold; save it as F32.`);
 }
 
-/** To nearest, ties to even; NaN stays NaN. */
+/** Rounds to nearest, ties to even; NaN stays NaN. */
 function float32BitsToBfloat16(bits: number): number {
   if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
   return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
 }
 
-/** To nearest, ties to even; NaN stays NaN. */
+/** Rounds to nearest, ties to even; NaN stays NaN. */
 function float32BitsToFloat16(bits: number): number {
   const sign = (bits >>> 16) & 0x8000;
   const magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;
   if (magnitude >= 0x477ff000) return sign | 0x7c00; // 65520 and above round to infinity
-  // Normal halves begin at 2^-14; below, the implicit bit becomes explicit and the fraction shifts out.
+  // Normal halves start at 2^-14. Below that, the implicit bit becomes explicit and the fraction is shifted out.
   if (magnitude >= 0x38800000) return sign | roundShift(magnitude - 0x38000000, 13);
   if (magnitude < 0x33000000) return sign; // below half of the smallest denormal
   const shift = 126 - (magnitude >>> 23);
   return sign | roundShift((magnitude & 0x7fffff) | 0x800000, shift);
 }
 
-/** value / 2^shift to nearest, ties to even; shift 1 to 24. */
+/** Returns value / 2^shift, rounded to nearest, ties to even; shift is 1 to 24. */
 function roundShift(value: number, shift: number): number {
   const kept = value >>> shift;
   const rest = value & ((1 << shift) - 1);
@@ -219,7 +225,7 @@ function parseHeaderJson(text: string, file: string): Record<string, unknown> {
   throw new InputError(`${file} has a header that is not a JSON object.`);
 }
 
-/** JSON.parse keeps the last of equal keys in silence, so the text itself is walked: strings before ":" at depth 1. */
+/** JSON.parse silently keeps the last of equal keys, so the text itself is scanned: strings before ":" at depth 1. */
 function firstDuplicateKey(text: string): string | undefined {
   const seen = new Set<string>();
   let depth = 0;
@@ -266,7 +272,7 @@ function readEntry<D extends string>(
   return { name, dtype: dtype as D, shape, begin, end };
 }
 
-/** The format wants the data section covered exactly: no overlap, no hole, nothing behind. */
+/** The format requires that tensors cover the data section exactly: no overlap, no hole, no bytes after the end. */
 function checkOffsets(entries: SafetensorsEntry<string>[], dataStart: number, fileLength: number, file: string): void {
   let end = dataStart;
   let previous = 'the header';
@@ -289,7 +295,7 @@ function checkOffsets(entries: SafetensorsEntry<string>[], dataStart: number, fi
   );
 }
 
-/** A value of the header, cut to fit in a sentence. */
+/** A value of the header, truncated to fit into an error message. */
 const show = (value: unknown) => (JSON.stringify(value) ?? 'none').slice(0, 80);
 
 function isCounts(value: unknown): value is number[] {

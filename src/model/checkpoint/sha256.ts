@@ -1,8 +1,15 @@
-/** SHA-256 (FIPS 180-4) of data that comes in parts: crypto.subtle wants a file whole, and weights do not fit. */
+/**
+ * SHA-256 (FIPS 180-4) of data that arrives in parts: crypto.subtle needs the full file, and weights do not fit in
+ * memory.
+ */
 
-/** First 32 bits of the fractional parts of the cube roots of the first 64 primes; of the square roots of the first 8. */
+/**
+ * First 32 bits of the fractional parts of the cube roots of the first 64 primes, and of the square roots of the first
+ * 8.
+ */
 const [K, START] = constants();
 
+/** Computes a SHA-256 incrementally. */
 export class Sha256 {
   readonly #state = Int32Array.from(START);
   readonly #block = new Uint8Array(64);
@@ -22,7 +29,7 @@ export class Sha256 {
     return this;
   }
 
-  /** Lower-case hexadecimal. Nothing may be added afterwards. */
+  /** Returns lower-case hexadecimal. No data can be added afterwards. */
   hex(): string {
     const bits = this.#bytes * 8;
     this.#block[this.#filled++] = 0x80;

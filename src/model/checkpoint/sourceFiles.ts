@@ -1,4 +1,6 @@
-/** The text files beside the weights of a checkpoint: read as bytes, so that what training does not change is saved as it was. */
+/**
+ * Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
@@ -6,11 +8,11 @@ import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.
 
 type Json = Record<string, unknown>;
 
-/** Source of a checkpoint's files: a folder, a browser's own file system, bytes in memory. */
+/** Source of a checkpoint's files: a folder, a browser's own file system, or bytes in memory. */
 export interface CheckpointFiles {
-  /** Bytes of the file, or undefined if there is none. Other failures must throw. */
+  /** Number of bytes of the file; undefined if the file is missing. Must throw for other failures. */
   size(path: string): Promise<number | undefined>;
-  /** Bytes begin..end of a file that is there. */
+  /** Bytes begin..end of an existing file. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
   /** Name of the GGUF file that holds everything. Absent: a folder in Hugging Face format. */
   gguf?: string;
@@ -30,10 +32,10 @@ export interface StoredTensor {
   packed?: { format: PackedFormat; read(first: number, count: number): Promise<Uint32Array> };
 }
 
-/** Bytes of a checkpoint's text files by name, as they were read. */
+/** Unchanged bytes of a checkpoint's text files by name. */
 export type SourceFiles = ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 
-/** No config, template, tokenizer or index is as long. */
+/** Larger than any config, template, tokenizer or index. */
 export const MAX_TEXT_BYTES = 128 * 2 ** 20;
 
 const [CONFIG, GENERATION] = ['config.json', 'generation_config.json'];
@@ -41,23 +43,23 @@ const [TOKENIZER, TOKENIZER_CONFIG] = ['tokenizer.json', 'tokenizer_config.json'
 const TEMPLATE = 'chat_template.jinja';
 /** Path of transformers' second template. It is saved in tokenizer_config.json, because a checkpoint has no folders. */
 const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
-/** Other spellings of what tokenizer.json and tokenizer_config.json say; copied while those are unchanged. */
+/** Other formats of the content of tokenizer.json and tokenizer_config.json; copied if those two are unchanged. */
 const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];
 const SPECIAL_TOKENS = 'special_tokens_map.json';
 
-/** Text files that a checkpoint may lack. */
+/** Text files that a checkpoint can lack. */
 export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
 const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
 
-/** Tokenizer of a folder; parsed. */
+/** Parsed tokenizer of a folder. */
 export interface TokenizerJson {
-  /** Parsed `tokenizer.json`; absent if the folder has none. */
+  /** Parsed `tokenizer.json`; undefined if the folder lacks it. */
   tokenizerJson?: Json;
-  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
+  /** Parsed `tokenizer_config.json`. Its `chat_template` is read from `chat_template.jinja` if that file exists. */
   tokenizerConfigJson?: Json;
 }
 
-/** Reads every text file that is there. Throws InputError for one that is too long, or an HTML page. */
+/** Reads every text file that exists. Throws InputError if one is too long, or an HTML page. */
 export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFiles> {
   const found = new Map<string, Uint8Array<ArrayBuffer>>();
   for (const name of NAMES) {
@@ -67,21 +69,21 @@ export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFil
   return found;
 }
 
-/** The tokenizer that the files hold. Throws InputError. */
+/** Parses the tokenizer of the files. Throws InputError. */
 export function tokenizerIn(files: SourceFiles): TokenizerJson {
   const tokenizerJson = jsonIn(files, TOKENIZER);
   const tokenizerConfigJson = withTemplates(files, jsonIn(files, TOKENIZER_CONFIG));
   return { ...(tokenizerJson && { tokenizerJson }), ...(tokenizerConfigJson && { tokenizerConfigJson }) };
 }
 
-/** The config with the end tokens of `generation_config.json` as well. Throws InputError. */
+/** Returns the config, including the end tokens of `generation_config.json`. Throws InputError. */
 export function withGenerationConfig(config: ModelConfig, files: SourceFiles): ModelConfig {
   const more = readEosTokenIds(jsonIn(files, GENERATION) ?? {}, GENERATION, config.vocabSize);
   const eosTokenIds = [...new Set([...(config.eosTokenIds ?? []), ...more])];
   return eosTokenIds.length > 0 ? { ...config, eosTokenIds } : config;
 }
 
-/** The tokenizer's files and those beside it: the source's own, but for what says something else by now. */
+/** Returns the tokenizer's files and the other text files: the source's own, except for those that are out of date. */
 export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }: Saved): Map<string, Bytes> {
   const source = sourceFiles ?? new Map<string, Bytes>();
   const files = new Map([...source].filter(([name]) => name !== CONFIG && name !== TOOL_TEMPLATE));
@@ -99,12 +101,15 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
   return files;
 }
 
-/** The source's `config.json` with the model's own values over it, and the tokenizer's ids where it names none. */
+/**
+ * Returns the source's `config.json`, overwritten by the model's own values. If the model has no token ids, the
+ * tokenizer's are used.
+ */
 export function configFile(
   { config, sourceFiles, ...tokenizer }: Saved & { config: ModelConfig },
   dtype: string,
 ): Bytes {
-  // auto_map names Python files, which are not beside the model any more.
+  // auto_map names Python files, which are not saved with the model.
   const { auto_map: _, ...source } = (sourceFiles && jsonIn(sourceFiles, CONFIG)) ?? {};
   return encodeJson({
     ...specialTokenIds(tokenizer),
@@ -149,13 +154,13 @@ function textIn(files: SourceFiles, name: string): string | undefined {
   return bytes && new TextDecoder().decode(bytes);
 }
 
-/** A JSON object of the files; undefined if there is no such file. Throws InputError for any other content. */
+/** Parses a JSON object of the files; undefined if the file is missing. Throws InputError for any other content. */
 export function jsonIn(files: SourceFiles, name: string): Json | undefined {
   const text = textIn(files, name);
   return text === undefined ? undefined : parseObject(text, name);
 }
 
-/** Throws an InputError if the file is not a JSON object. */
+/** Reads a JSON object from a file; undefined if the file is missing. Throws InputError for any other content. */
 export async function readStoredJson(files: CheckpointFiles, path: string): Promise<Json | undefined> {
   const bytes = await readSmall(files, path);
   return bytes && parseObject(new TextDecoder().decode(bytes), path);
@@ -172,7 +177,7 @@ function parseObject(text: string, path: string): Json {
   throw new InputError(`${path} must hold a JSON object.`);
 }
 
-/** Throws an InputError for an HTML page, which a server gives in place of a file that it does not have. */
+/** Reads a small file. Throws InputError for an HTML page, which some servers return for a missing file. */
 async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Array | undefined> {
   const size = await files.size(path);
   if (size === undefined) return undefined;
@@ -187,7 +192,7 @@ async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Arr
   );
 }
 
-/** True if bytes begin as an HTML document does. */
+/** True if the bytes start like an HTML document. */
 export const isHtml = (bytes: Uint8Array): boolean =>
   /^\s*<(!doctype|html)/i.test(new TextDecoder().decode(bytes.subarray(0, 100)));
 

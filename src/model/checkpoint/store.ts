@@ -3,9 +3,9 @@
 import { concat } from '../../concat.ts';
 import type { CheckpointFiles } from './sourceFiles.ts';
 
-/** Paths have "/" between their parts; folders come to be as needed. */
+/** Paths have "/" between their parts; missing folders are created. */
 export interface FileStore extends CheckpointFiles {
-  /** Writes from byte `at` on; what lay behind is dropped. Closing keeps what was written, whole or not. */
+  /** Writes from byte `at` on, and drops everything after it. Closing keeps the written bytes, complete or not. */
   writer(path: string, at: number): Promise<FileWriter>;
 }
 
@@ -14,6 +14,7 @@ export interface FileWriter {
   close(): Promise<void>;
 }
 
+/** Writes a text file from its start. */
 export async function writeFile(store: FileStore, path: string, text: string): Promise<void> {
   const writer = await store.writer(path, 0);
   try {
@@ -23,7 +24,7 @@ export async function writeFile(store: FileStore, path: string, text: string): P
   }
 }
 
-/** For files that are read once and not kept. */
+/** A store for files that are read once and not kept. */
 export function memoryStore(): FileStore {
   const files = new Map<string, Uint8Array>();
   return {

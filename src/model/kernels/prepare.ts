@@ -1,4 +1,6 @@
-/** Compiles ahead what takes long, while the weights are still on their way: in parallel, off the critical path. */
+/**
+ * Compiles slow kernels in advance and in parallel, while the weights are still loading.
+ */
 
 import type { Gpu } from '../../gpu/device.ts';
 import { halfForms } from '../../gpu/halves.ts';
@@ -10,9 +12,9 @@ import { sampleKernel } from '../../gpu/ops/sample.ts';
 import type { ModelConfig } from '../config.ts';
 
 /**
- * The tiles of the products, attention and sampling; the other kernels compile in milliseconds at first use, and the policy
- * loss, which is known with the first update, just before it.
- * Without it a software adapter's first step compiles them one after the other, a second for the largest.
+ * Compiles the tiles of the products, attention and sampling. All other kernels compile in milliseconds at first use;
+ * the policy loss is compiled just before the first update, when it is known. Without this, the first step on a
+ * software adapter would compile them one after another, up to a second each.
  */
 export async function prepareKernels(
   gpu: Gpu,
@@ -28,8 +30,8 @@ export async function prepareKernels(
 }
 
 /**
- * Kernels that generation cannot start without. The rest is compiled once its first tokens are there; training waits for that.
- * Until the tiles for many rows are there, a smaller one stands in.
+ * Compiles the kernels that generation cannot start without. The others are compiled after its first tokens; training
+ * waits for them. Until the tiles for many rows are compiled, a smaller one is used instead.
  */
 export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
   const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
@@ -37,7 +39,10 @@ export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise
   gpu.prepareLater([...tilesAhead(gpu), ...attentionKernels(gpu, config.headDim)]);
 }
 
-/** On a software adapter, which compiles the tiles for most rows for seconds, they wait until they are worth it. */
+/**
+ * Returns the tiles to compile in advance. On a software adapter the tiles for most rows compile for seconds, so they
+ * wait until that is worthwhile.
+ */
 function tilesAhead(gpu: Gpu): Kernel[] {
   if (!gpu.adapter.isSoftware) return matmulKernels(gpu);
   const first = firstMatmulKernels(gpu);

@@ -1,4 +1,6 @@
-/** Which kernels a device uses: built in, pinned, or timed on the adapter at first use and kept. */
+/**
+ * Chooses the kernels of a device: built-in, pinned, or timed on the adapter at first use and stored.
+ */
 
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../../kernels/tiles.ts';
 import type { Gpu } from '../../gpu/device.ts';
@@ -7,30 +9,33 @@ import { type Tuning, tuneMatmul } from '../../gpu/tune.ts';
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from '../checkpoint/store.ts';
 
-/** A row of a table as a file has it: the last row, for any number more, has no bound. */
+/** A row of a table in a file. The last row has no upper bound on the number of rows. */
 interface TableRow {
   upToRows?: number;
   tile: string;
 }
 
-/** The file that `webgrpo tune` writes; only `matmul` is read, and where the table was kept by a run also `identity`. */
+/** File that `webgrpo tune` writes. Only `matmul` is read, and `identity` if a run stored the table. */
 export interface TuningFile {
-  /** Adapter, driver and the kernels' own text. */
+  /** Adapter, driver and the kernels' text. */
   identity?: string;
   matmul: TableRow[];
-  /** The measurements that the table rests on. */
+  /** Measurements that the table is based on. */
   measured?: Pick<Tuning, 'times' | 'n' | 'k' | 'seconds'>;
 }
 
-/** auto = built in where the table was measured, else kept or timed now; off = built in; else a table, as of a file. */
+/**
+ * auto = built-in if the table was measured for this adapter, otherwise stored or timed now; off = built-in; otherwise
+ * a table, as in a file.
+ */
 export type KernelTuning = string | TuningFile;
 
 /** Origin of a device's table. */
 export type TableSource = 'built in' | 'pinned' | 'kept' | 'timed';
 
 /**
- * Makes the device use what is asked for. Throws InputError for a table that does not fit the adapter.
- * @param tables opens the store that tables are kept in; absent = an adapter whose kernels must be timed is timed each time
+ * Applies the requested tuning to the device. Throws InputError for a table that does not fit the adapter.
+ * @param tables opens the store of tables; without it, an adapter that must be timed is timed each time
  */
 export async function applyTuning(
   gpu: Gpu,
@@ -58,16 +63,21 @@ async function timeTable(gpu: Gpu, store: FileStore | undefined): Promise<Matmul
   return tuning.table;
 }
 
+/** Stores the measured table of an adapter. */
 export async function keepTuning(gpu: Gpu, tuning: Tuning, store: FileStore): Promise<void> {
   await writeFile(store, fileOf(gpu), `${JSON.stringify(tuningFile(gpu, tuning), null, 2)}\n`);
 }
 
+/** Returns the file of a measured table. */
 export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile {
   const matmul = table.map(([rows, tile]): TableRow => (rows === Infinity ? { tile } : { upToRows: rows, tile }));
   return { identity: identityOf(gpu), matmul, measured };
 }
 
-/** The stored table; undefined if it is missing, unreadable, or of another adapter, driver or library. It is then timed again. */
+/**
+ * Returns the stored table. Undefined if it is missing, unreadable, or of another adapter, driver or library; the
+ * adapter is then timed again.
+ */
 async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | undefined> {
   const path = fileOf(gpu);
   const bytes = await store.size(path);
@@ -81,7 +91,7 @@ async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | unde
   }
 }
 
-/** Throws InputError: what `source` has, what is allowed, what to do. */
+/** Parses a table. Throws InputError with what `source` has, what is allowed, and what to do. */
 export function parseTable(gpu: Gpu, file: unknown, source: string): MatmulTable {
   const rows = (file as Partial<TuningFile> | null)?.matmul;
   if (!Array.isArray(rows) || rows.length === 0)
@@ -112,7 +122,7 @@ function tileOf(gpu: Gpu, tile: string | undefined, source: string): MatmulVaria
 
 const fileOf = (gpu: Gpu): string => `kernels-${hash(identityOf(gpu))}.json`;
 
-/** Adapter, driver (whose version an adapter's description or the browser's name tells), and the kernels' own text. */
+/** Adapter, driver (whose version is in an adapter's description or the browser's name), and the kernels' text. */
 export function identityOf({ adapter }: Gpu): string {
   const { vendor, architecture, description, subgroupSize, subgroupMaxSize, features } = adapter;
   const code = hash(

@@ -1,6 +1,6 @@
 /**
- * Adapters in PEFT's own format, `adapter_config.json` and `adapter_model.safetensors`, so that transformers loads what we
- * train and we load what PEFT trained; and an adapter merged into its base.
+ * Reads and writes adapters in PEFT's format, `adapter_config.json` and `adapter_model.safetensors`, so that
+ * transformers and webgrpo load each other's adapters. Also merges an adapter into its base.
  */
 
 import type { CheckpointSource } from '../checkpoint/checkpoint.ts';
@@ -10,20 +10,20 @@ import { InputError } from '../../errors.ts';
 import { LORA_MODULES, loraGroups, loraModules, loraScale, type LoraConfig, peftName, planLora } from './weights.ts';
 import { readSafetensors, writeSafetensors } from '../checkpoint/safetensors.ts';
 
-/** A LoRA adapter in PEFT's format, read. */
+/** A LoRA adapter, read from PEFT's format. */
 export interface Adapter {
-  /** Rank, scale and the modules it is on. */
+  /** Rank, scale and adapted modules. */
   lora: LoraConfig;
   /** A and B by PEFT's names. */
   tensors: TensorMap;
-  /** `base_model_name_or_path`: what it was trained on. */
+  /** `base_model_name_or_path`: the model that it was trained on. */
   baseModel?: string | undefined;
 }
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
 
-/** Fields of PEFT's LoraConfig that are read here, or that change nothing of what saved tensors compute. */
+/** Fields of PEFT's LoraConfig that are read here, or that do not change what saved tensors compute. */
 const READ = [
   'peft_type',
   'base_model_name_or_path',
@@ -39,7 +39,10 @@ const WITHOUT_EFFECT = [
   ...['target_modules', 'exclude_modules', 'layers_pattern', 'megatron_core', 'qalora_group_size'],
   ...['loftq_config', 'eva_config', 'corda_config', 'lora_ga_config'],
 ];
-/** Fields that change what is computed, unless they are off: null, false, empty, or no `bias`. Any unknown field may too. */
+/**
+ * Fields that change the computation unless they are off: null, false, empty, or no `bias`. Any unknown field could
+ * too.
+ */
 const REFUSED = [
   ...[
     'use_dora',
@@ -62,10 +65,10 @@ const REFUSED = [
   ...['alora_invocation_tokens', 'arrow_config', 'kasa_config', 'monteclora_config', 'velora_config'],
 ];
 
-/** Initialisations that leave the base's weights as they are. */
+/** Initialisations that do not change the base's weights. */
 const PLAIN_INITS: readonly unknown[] = [undefined, null, true, false, 'gaussian', 'eva', 'orthogonal'];
 
-/** File name to bytes. */
+/** Returns the adapter's files by name. */
 export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, Uint8Array<ArrayBuffer>> {
   const [, name = baseModel, revision] = REVISION.exec(baseModel ?? '') ?? [];
   const json = {
@@ -95,14 +98,16 @@ export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, 
   ]);
 }
 
-/** An adapter for a model of this config. Throws an InputError for one that would be computed otherwise, or does not fit. */
+/**
+ * Reads an adapter for a model of this config. Throws InputError if it would be computed differently, or does not fit.
+ */
 export async function loadAdapter(source: CheckpointSource, config: ModelConfig): Promise<Adapter> {
   const [configBytes, weightBytes] = [await source(CONFIG), await source(WEIGHTS)];
   if (!configBytes || !weightBytes)
     throw new InputError(`The adapter has no ${configBytes ? WEIGHTS : CONFIG}; give a folder as PEFT saves it.`);
   const { lora, baseModel } = parseAdapterConfig(parseJson(configBytes));
   const tensors = readSafetensors(weightBytes, WEIGHTS);
-  // PEFT's target_modules may be a pattern; which modules it came to stands in the tensor names.
+  // PEFT's target_modules can be a pattern; the tensor names show the modules that it matched.
   const targetModules = LORA_MODULES.filter((name) =>
     [...tensors.keys()].some((key) => key.includes(`.${name}.lora_`)),
   );
@@ -111,7 +116,7 @@ export async function loadAdapter(source: CheckpointSource, config: ModelConfig)
   return adapter;
 }
 
-/** `adapter_config.json` -> settings; dropout is kept, the seed is 0. */
+/** Parses `adapter_config.json`. Dropout is read; the seed is 0. */
 export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel: string | undefined } {
   if (typeof json !== 'object' || json === null) throw new InputError(`${CONFIG} must hold a JSON object.`);
   const keys = json as Record<string, unknown>;
@@ -154,7 +159,7 @@ function isOff(key: string, value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** Throws InputError for an initialisation after which PEFT takes a part of the weights out of the base. */
+/** Throws InputError for an initialisation with which PEFT subtracts a part from the base's weights. */
 function checkInit(init: unknown): void {
   if (PLAIN_INITS.includes(typeof init === 'string' ? init.toLowerCase() : init)) return;
   throw new InputError(
@@ -165,17 +170,20 @@ function checkInit(init: unknown): void {
   );
 }
 
-/** A name on a hub, with its revision. */
+/** A repository name with its revision. */
 const REVISION = /^([\w-][\w.-]*\/[\w-][\w.-]*)@([\w./-]+)$/;
 
-/** The base as `model.path` names it: `org/name@revision` where a revision is given. */
+/** The base in the form of `model.path`: `org/name@revision` if a revision is given. */
 function baseOf({ base_model_name_or_path: name, revision }: Record<string, unknown>): string | undefined {
   if (typeof name !== 'string' || name === '') return undefined;
   const at = typeof revision === 'string' && revision !== '' ? `${name}@${revision}` : name;
   return REVISION.test(at) ? at : name;
 }
 
-/** The weights with scale * B A added, in float64, rounded once; what has no adapter is passed on as it is. */
+/**
+ * Returns the weights with scale * B A added, computed in float64 and rounded once. Tensors without an adapter are
+ * passed unchanged.
+ */
 export function mergeAdapter(config: ModelConfig, weights: TensorMap, { lora, tensors }: Adapter): TensorMap {
   const merged: TensorMap = new Map(weights);
   const scale = loraScale(lora);
@@ -228,7 +236,7 @@ function checkTensors({ lora, tensors }: Adapter, config: ModelConfig): void {
   }
 }
 
-/** A value of the file, cut to fit in a sentence. JSON has no word for infinity, which 1e999 is read as. */
+/** A value of the file, truncated to fit into an error message. JSON cannot write infinity, which 1e999 is read as. */
 const show = (value: unknown) =>
   (typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? 'absent')).slice(0, 80);
 

@@ -1,8 +1,10 @@
-/** Settings of LoRA adapters; free of engine code, since configs and pages read them. */
+/**
+ * Settings of LoRA adapters, without engine code, because configs and pages import them.
+ */
 
 import { InputError } from '../../errors.ts';
 
-/** Every linear module of a layer under its PEFT name: what `all-linear` means. */
+/** Every linear module of a layer by its PEFT name, in the order of `all-linear`. */
 export const LORA_MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
 export type LoraModule = (typeof LORA_MODULES)[number];
 
@@ -14,18 +16,19 @@ export interface LoraConfig {
   alpha: number;
   /** Share of the adapter's inputs that training sets to 0. */
   dropout: number;
-  /** Scale by alpha / sqrt(R) instead of alpha / R (arXiv:2312.03732). */
+  /** True to scale by alpha / sqrt(R) instead of alpha / R (arXiv:2312.03732). */
   useRslora: boolean;
-  /** The matrices that have one, by PEFT's names. */
+  /** Adapted matrices, by PEFT's names. */
   targetModules: readonly LoraModule[];
-  /** Fresh A and the dropout masks follow from it. */
+  /** Seed of a new A and of the dropout masks. */
   seed: number;
 }
 
+/** Returns the scale of B A. */
 export const loraScale = ({ rank, alpha, useRslora }: LoraConfig): number =>
   alpha / (useRslora ? Math.sqrt(rank) : rank);
 
-/** `all-linear` or names -> modules in order. Throws InputError naming one that is not known. */
+/** Returns modules in order, for `all-linear` or names. Throws InputError for an unknown name. */
 export function loraModules(names: string | readonly string[]): LoraModule[] {
   const wanted = typeof names === 'string' ? [names] : names;
   if (wanted.length === 1 && wanted[0] === 'all-linear') return [...LORA_MODULES];

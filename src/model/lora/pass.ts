@@ -1,4 +1,6 @@
-/** The adapters' part of the forward and backward pass of one of our matrices. */
+/**
+ * The adapters' part of the forward and backward pass of one matrix.
+ */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import { dropout } from '../../gpu/ops/dropout.ts';
@@ -7,10 +9,10 @@ import { matmulNn, matmulNt, matmulTn } from '../../gpu/ops/matmul.ts';
 import { type Lora, type LoraGroup, loraScale, loraWidths, type LoraWeights } from './weights.ts';
 import type { ModelConfig } from '../config.ts';
 
-/** Values that live within one matrix's part of a pass; all matrices share them. */
+/** Scratch values of one matrix's part of a pass; all matrices share them. */
 export interface LoraScratch {
   /** [N, T] x A */ t: View;
-  /** [N, I] dropout(x), then dropout's gradient; only where dropout is on */ dropped?: View;
+  /** [N, I] dropout(x), then dropout's gradient; only if dropout is on */ dropped?: View;
 }
 
 /** Like LoraScratch, for backward. */
@@ -18,12 +20,13 @@ interface LoraGradScratch {
   /** [N, T] */ dt: View;
 }
 
-/** One pass with its adapters on. `dropKey` absent = no dropout: sampling and log-probs. */
+/** A pass with its adapters on. `dropKey` undefined = no dropout: sampling and log-probs. */
 export interface LoraPass extends LoraScratch {
   lora: Lora;
   dropKey?: number | undefined;
 }
 
+/** Allocates the scratch buffers of adapters for up to `rows` rows. */
 export function createLoraScratch(gpu: Gpu, config: ModelConfig, lora: Lora, rows: number): LoraScratch {
   const { T, I } = loraWidths(config, lora.config);
   const dropped = lora.config.dropout > 0 && gpu.buffer('lora.dropped', rows * I * 4);
@@ -60,7 +63,7 @@ export function recordLoraBackward(
   const T = modules.length * config.rank;
   const shape = { N, R: config.rank, Y, spans: modules, scale: loraScale(config) };
   const input = droppedInput(gpu, pass, l, group, x, N * I);
-  // t is made again: keeping it for every matrix of every layer costs more memory than it saves time.
+  // t is recomputed: storing it for every matrix of every layer would cost more memory than the time is worth.
   matmulNn(gpu, { x: input, b: a, y: pass.t, M: N, N: T, K: I });
   loraUpBwdB(gpu, { t: pass.t, dy, db, ...shape });
   loraUpBwdT(gpu, { dy, b, dt: pass.dt, ...shape });
@@ -79,7 +82,7 @@ function droppedInput(gpu: Gpu, pass: LoraPass, l: number, group: LoraGroup, x: 
   return pass.dropped;
 }
 
-/** Every matrix of every layer has a mask of its own; modules that share a matrix share it. */
+/** Random key of the dropout mask. Every matrix of every layer has its own; modules in one matrix share it. */
 function keyOf({ dropKey, lora }: LoraPass, l: number, group: LoraGroup): [number, number] {
   const place = l * 4 + ['qkv', 'o', 'gu', 'down'].indexOf(group);
   return [dropKey!, Math.imul(lora.config.seed, 0x9e3779b1) ^ place];

@@ -1,9 +1,9 @@
 /**
- * LoRA (arXiv:2106.09685): y = x W + scale * (dropout(x) A) B for the modules that have an adapter, W frozen. Here is
- * what an adapter is made of: settings, which modules share a matrix of ours, PEFT's tensor names, the arena.
+ * LoRA (arXiv:2106.09685): y = x W + scale * (dropout(x) A) B for the adapted modules, with W frozen. This file has an
+ * adapter's settings, the modules that share a matrix, PEFT's tensor names, and the arena.
  *
- * Our q, k and v are one matrix and so are gate and up, so the A of neighbours lie side by side ([I, T], T = modules x R)
- * and so do their B ([R, J], J = the columns that have an adapter).
+ * q, k and v are one matrix here, and so are gate and up. So the A matrices of these modules are stored side by side
+ * ([I, T], T = modules x R), and so are their B ([R, J], J = the adapted columns).
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -17,10 +17,10 @@ import { fillUniform } from '../params.ts';
 
 export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale } from './config.ts';
 
-/** Which of our matrices an adapter belongs to. */
+/** Matrix that an adapter belongs to. */
 export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
 
-/** The adapted modules of one of our matrices [I, Y]. */
+/** The adapted modules of one matrix [I, Y]. */
 interface LoraGroupPlan {
   group: LoraGroup;
   /** Rows of the matrix: inputs. */
@@ -30,7 +30,7 @@ interface LoraGroupPlan {
   modules: (LoraSpan & { name: string })[];
 }
 
-/** The matrices of a layer that have adapted modules; the same in every layer. */
+/** Matrices of a layer that have adapted modules; the same in every layer. */
 export function loraGroups(config: ModelConfig, targets: readonly LoraModule[]): LoraGroupPlan[] {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const all: [LoraGroup, number, [LoraModule, string, number][]][] = [
@@ -66,11 +66,11 @@ export function loraGroups(config: ModelConfig, targets: readonly LoraModule[]):
   });
 }
 
-/** PEFT's name of one half of an adapter. */
+/** PEFT's name of A or B of an adapter. */
 export const peftName = (layer: number, module: string, half: 'A' | 'B'): string =>
   `base_model.model.model.layers.${layer}.${module}.lora_${half}.weight`;
 
-/** The blocks of an adapter, A and B of every matrix and layer. PEFT keeps A as [R, I] and B as [out, R]. */
+/** Plans the blocks of an adapter: A and B of every matrix and layer. PEFT stores A as [R, I] and B as [out, R]. */
 export function planLora(
   config: ModelConfig,
   { rank, targetModules }: Pick<LoraConfig, 'rank' | 'targetModules'>,
@@ -105,7 +105,9 @@ export function planLora(
   return placeBlocks(blocks, maxBytes);
 }
 
-/** Fresh adapters as PEFT makes them: A uniform in +-1 / sqrt(inputs), B zero, so that nothing changes at first. */
+/**
+ * New adapters, initialised like PEFT's: A uniform in +-1 / sqrt(inputs), B zero, so that they have no effect at first.
+ */
 export function initLora(config: ModelConfig, lora: LoraConfig): TensorMap {
   const tensors: TensorMap = new Map();
   for (const { name, shape } of planLora(config, lora).blocks.flatMap(({ parts }) => parts)) {
@@ -122,7 +124,7 @@ interface LoraViews {
   /** [R, J] */ b: View;
 }
 
-/** The adapters of every layer, or their gradients, or a moment. */
+/** Adapters of every layer, or their gradients, or a moment. */
 export class LoraWeights extends Arena {
   readonly layers: Partial<Record<LoraGroup, LoraViews>>[];
 
@@ -139,20 +141,20 @@ export class LoraWeights extends Arena {
   }
 }
 
-/** The adapters of a model, beside its frozen weights. */
+/** Adapters of a model with frozen weights. */
 export interface Lora {
   config: LoraConfig;
   groups: ReadonlyMap<LoraGroup, LoraGroupPlan>;
   weights: LoraWeights;
 }
 
-/** The buffers of adapters, nothing in them. */
+/** Allocates the buffers of adapters, without contents. */
 export function allocateLora(gpu: Gpu, model: ModelConfig, config: LoraConfig): Lora {
   const weights = new LoraWeights(gpu, model, config, 'lora');
   return { config, groups: new Map(loraGroups(model, config.targetModules).map((g) => [g.group, g])), weights };
 }
 
-/** Columns of the widest T, and of the widest I, among the adapted matrices. */
+/** Largest T and largest I among the adapted matrices. */
 export function loraWidths(config: ModelConfig, { rank, targetModules }: LoraConfig): { T: number; I: number } {
   const groups = loraGroups(config, targetModules);
   return {

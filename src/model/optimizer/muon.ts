@@ -1,6 +1,6 @@
 /**
- * Muon (Jordan et al. 2024) for the matrices of the layers, each as Hugging Face has it: q, k and v are three, whatever lies in
- * one block of ours. Embeddings, head, norms and biases go by AdamW, as usual.
+ * Muon (Jordan et al. 2024) for the matrices of the layers, each as in Hugging Face: q, k and v are three, although
+ * they are one block here. Embeddings, head, norms and biases use AdamW, as usual.
  */
 
 import type { View } from '../../gpu/device.ts';
@@ -19,7 +19,10 @@ interface MuonSpec {
   adjustLrFn: AdjustLrFn;
 }
 
-/** Owns the momentum of the matrices, AdamW's moments of the rest, and room for the largest matrix twice. */
+/**
+ * Owns the momentum of the matrices, AdamW's moments of the other parameters, and scratch memory for the largest matrix
+ * twice.
+ */
 export class MuonRule implements Rule {
   readonly states: ReadonlyMap<string, Arena>;
   readonly #spec: MuonSpec;
@@ -38,7 +41,7 @@ export class MuonRule implements Rule {
     this.#others = weights.blocks.filter((block) => !isLayerMatrix(block));
     const arena = (blocks: Block[], label: string) => new Arena(gpu, placeBlocks(blocks, gpu.maxArenaBytes), label);
     this.#buffer = arena(this.#matrices, 'muon.momentum_buffer');
-    // Adapters are matrices, all of them.
+    // All adapters are matrices, so AdamW has no parameters then.
     this.#adam =
       this.#others.length > 0
         ? { m: arena(this.#others, 'adamw.exp_avg'), v: arena(this.#others, 'adamw.exp_avg_sq') }
@@ -76,12 +79,12 @@ export class MuonRule implements Rule {
     }
   }
 
-  /** Records g = the orthogonalized update of every matrix of the block, times what its shape makes of the rate. */
+  /** Records g = the orthogonalized update of every matrix of the block, times the factor of its shape. */
   #orthogonalize({ parts, width }: Block, g: View): void {
     const { gpu } = this.#trained;
     const { x, y } = this.#scratch;
     for (const { shape, column } of parts) {
-      const [cols, rows] = shape; // ours is the transpose, [in, out]; orthogonalizing does not mind
+      const [cols, rows] = shape; // stored transposed, [in, out]; orthogonalizing gives the same result
       copyColumns(gpu, { x: g, y: x, R: rows, C: cols, firstX: column, rowX: width, firstY: 0, rowY: cols });
       newtonSchulz(gpu, { ...this.#scratch, rows, cols, scale: adjustment(this.#spec.adjustLrFn, shape) });
       copyColumns(gpu, { x: y, y: g, R: rows, C: cols, firstX: 0, rowX: cols, firstY: column, rowY: width });
@@ -93,7 +96,7 @@ export class MuonRule implements Rule {
   }
 }
 
-/** A linear map, which blocks hold transposed; tables of rows are not. */
+/** True for a linear map, which blocks store transposed; false for tables of rows. */
 const isLayerMatrix = ({ parts }: Block): boolean => parts[0].shape.length === 2 && parts[0].transposed;
 
 /** Factor of the learning rate for a matrix of shape [out, in]. */

@@ -1,4 +1,6 @@
-/** Gradients, the state of an optimizer and its update, over the weight arena in place. Both engines use this one. */
+/**
+ * Gradients, state and update of an optimizer, in place over the weight arena. Both engines use this class.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -15,7 +17,10 @@ const SOURCE = "The checkpoint's optimizer state";
 /** Key prefix that names the optimizer of a saved state. AdamW's state has none, because it was the first. */
 const MARK = 'optimizer.';
 
-/** Owns gradients and optimizer state of the trained weights, and the number of updates done; it changes the weights, which it does not own. */
+/**
+ * Owns gradients and optimizer state of the trained weights, and the number of updates. It changes the weights but does
+ * not own them.
+ */
 export class Optimizer<T extends Arena> {
   /** Same layout as the weights; accumulates until `step`. */
   readonly grads: T;
@@ -27,7 +32,7 @@ export class Optimizer<T extends Arena> {
   readonly #clip: View;
   #steps = 0;
 
-  /** @param like makes an empty arena laid out as `weights`. */
+  /** @param like creates an empty arena with the layout of `weights`. */
   constructor(gpu: Gpu, weights: T, like: (label: string) => T, spec: OptimizerSpec = { name: 'AdamW' }) {
     this.#gpu = gpu;
     this.#weights = weights;
@@ -43,7 +48,9 @@ export class Optimizer<T extends Arena> {
     return this.#steps;
   }
 
-  /** Clips by the global norm, updates the weights, clears the gradients. A non-finite norm changes no weight. */
+  /**
+   * Clips by the global norm, updates the weights, clears the gradients. If the norm is not finite, no weight changes.
+   */
   async step({ gradClip: maxNorm, optimizer = this.#spec.name, ...options }: OptimizerOptions) {
     if (optimizer !== this.#spec.name)
       throw new InputError(
@@ -61,7 +68,7 @@ export class Optimizer<T extends Arena> {
     return result;
   }
 
-  /** Forgets the gradients that an update has gathered which will not be done. */
+  /** Clears the gradients of an update that will not be completed. */
   zeroGrad(): void {
     for (const g of this.grads.buffers) this.#gpu.clear(g);
   }
@@ -75,7 +82,10 @@ export class Optimizer<T extends Arena> {
     return tensors;
   }
 
-  /** Throws InputError for the state of another optimizer, of other weights, or one that no optimizer can have. */
+  /**
+   * Restores the state. Throws InputError for the state of another optimizer or of other weights, or for an invalid
+   * one.
+   */
   importTensors(tensors: TensorMap): void {
     const { name } = this.#spec;
     const saved = [...tensors.keys()].find((key) => key.startsWith(MARK))?.slice(MARK.length) ?? 'AdamW';

@@ -1,4 +1,6 @@
-/** Interface of every optimizer to `Optimizer`: its state, and how it turns gradients into an update. */
+/**
+ * Interface between `Optimizer` and its update rules: the state of a rule, and how it turns gradients into an update.
+ */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import type { OptimizerOptions } from '../engine.ts';
@@ -11,18 +13,21 @@ export interface Trained {
   grads: Arena;
   /** [3] norm, scale, ok */
   clip: View;
-  /** Makes an empty arena laid out as the weights. */
+  /** Creates an empty arena with the layout of the weights. */
   like: (label: string) => Arena;
 }
 
-/** A step's numbers, without the clip, which has happened. */
+/** Numbers of a step, without clipping, which has been done already. */
 export type RuleOptions = Omit<OptimizerOptions, 'gradClip' | 'optimizer'>;
 
 export interface Rule {
-  /** By the suffix of a tensor's name in a checkpoint, as PyTorch calls it; a rule without state has none. */
+  /** State by the suffix of a tensor's name in a checkpoint, as in PyTorch; empty for a rule without state. */
   states: ReadonlyMap<string, Arena>;
-  /** Records the update of all weights, and clears the gradients. @param t steps, this one included: 1, 2, ... */
+  /**
+   * Records the update of all weights, and clears the gradients.
+   * @param t number of steps including this one: 1, 2, ...
+   */
   update(t: number, options: RuleOptions): void;
-  /** Frees what it owns beside `states`. */
+  /** Frees buffers other than `states`. */
   free?(): void;
 }

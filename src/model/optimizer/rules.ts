@@ -7,6 +7,7 @@ import { MuonRule } from './muon.ts';
 import type { Rule, Trained } from './rule.ts';
 import type { OptimizerSpec } from './spec.ts';
 
+/** Creates the rule of an optimizer. */
 export function makeRule(spec: OptimizerSpec, trained: Trained): Rule {
   if (spec.name === 'AdamW') return adamwRule(trained);
   if (spec.name === 'Muon') return new MuonRule(spec, trained);
@@ -15,7 +16,7 @@ export function makeRule(spec: OptimizerSpec, trained: Trained): Rule {
   return {
     states: new Map(),
     update: (_, { lr, weightDecay }) =>
-      // SGD's weight decay is a part of the gradient in PyTorch; the sign would swallow it.
+      // In PyTorch, SGD's weight decay is added to the gradient; the sign would hide it.
       wholeBuffers(trained, (views) =>
         sgd(trained.gpu, { ...views, lr, sign, ...(sign ? { decay: weightDecay } : { l2: weightDecay }) }),
       ),
@@ -48,7 +49,7 @@ function momentumRule({ momentum: mu, nesterov }: { momentum: number; nesterov: 
   };
 }
 
-/** Many tensors at a time; padding between them is 0 and stays so. */
+/** Updates complete buffers with many tensors at a time. Padding between tensors is 0 and stays 0. */
 function wholeBuffers(
   { weights, grads, clip }: Trained,
   record: (views: { clip: View; w: View; g: View; n: number }, i: number) => void,

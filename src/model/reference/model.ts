@@ -1,6 +1,6 @@
 /**
- * The whole model and its optimizer, made of the float64 operations of ops.ts: the judge of both engines.
- * Gradients and weights carry Hugging Face names.
+ * The full model and its optimizer, built from the float64 operations of ops.ts: the reference for both engines.
+ * Gradients and weights have Hugging Face names.
  */
 
 import { ropeTables64 } from '../config.ts';
@@ -12,11 +12,12 @@ import * as ops from './ops.ts';
 type F64 = Float64Array;
 export type Weights64 = Map<string, F64>;
 
+/** Converts weights to float64. */
 export function toFloat64(weights: TensorMap): Weights64 {
   return new Map(Array.from(weights, ([name, { data }]) => [name, Float64Array.from(data)]));
 }
 
-/** Tensors that a layer keeps for its backward pass. */
+/** Tensors that a layer stores for its backward pass. */
 interface LayerCache {
   /** input of the layer [N, C] */ x: F64;
   normed1: { y: F64; rstd: F64 };
@@ -49,7 +50,7 @@ interface ReferenceForward {
   };
 }
 
-/** Log-probs and entropies of every entry of the batch at the given temperature. */
+/** Returns log-probs and entropies of every entry of the batch at the given temperature. */
 export function referenceForward(
   config: ModelConfig,
   weights: Weights64,
@@ -72,8 +73,8 @@ export function referenceForward(
 }
 
 /**
- * Gradients of a loss given by its derivatives with respect to every log-prob and (optionally) entropy, both [E].
- * The temperature must be the forward's.
+ * Returns the gradients of a loss, given its derivatives with respect to every log-prob and (optionally) entropy, both
+ * [E]. The temperature must be the forward's.
  */
 export function referenceBackward(
   config: ModelConfig,
@@ -110,7 +111,7 @@ export function referenceBackward(
 
 type LayerWeights = (name: string) => F64 | undefined;
 
-/** x [N, C] -> y [N, C]: attention, then the MLP, each behind a norm and added to the residual stream. */
+/** x [N, C] -> y [N, C]: attention, then the MLP, each after a norm and added to the residual stream. */
 function layerForward(config: ModelConfig, optional: LayerWeights, x: F64, batch: PackedBatch) {
   const { hiddenSize: C, intermediateSize: F, headDim: D, rmsNormEps: eps } = config;
   const w = (name: string) => required(optional(name), name);
@@ -138,7 +139,7 @@ function layerForward(config: ModelConfig, optional: LayerWeights, x: F64, batch
   return { y, cache };
 }
 
-/** dy [N, C] -> dx [N, C]; parameter gradients go to `add`. Mirrors layerForward from the bottom up. */
+/** dy [N, C] -> dx [N, C]; parameter gradients are passed to `add`. Mirrors layerForward in reverse order. */
 function layerBackward(
   config: ModelConfig,
   optional: LayerWeights,
@@ -223,15 +224,16 @@ interface AdamWState {
   expAvgSq: Weights64;
 }
 
+/** Returns a state before the first update. */
 export function newAdamWState(weights: Weights64): AdamWState {
   const zeros = () => new Map(Array.from(weights, ([name, w]) => [name, new Float64Array(w.length)]));
   return { step: 0, expAvg: zeros(), expAvgSq: zeros() };
 }
 
 /**
- * `torch.nn.utils.clip_grad_norm_`, then `torch.optim.AdamW` (arXiv:1711.05101), in place on weights and state.
- * All parameters decay, norms and biases too, as verl's optimizer has it. Returns the norm before clipping; where it
- * is not finite nothing is changed.
+ * Runs `torch.nn.utils.clip_grad_norm_`, then `torch.optim.AdamW` (arXiv:1711.05101), in place on weights and state.
+ * All parameters decay, including norms and biases, as in verl's optimizer. Returns the norm before clipping; if it is
+ * not finite, nothing changes.
  */
 export function referenceAdamW(
   weights: Weights64,

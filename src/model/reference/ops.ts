@@ -1,7 +1,7 @@
 /**
- * The model's operations in plain float64 TypeScript: slow, obvious, and the judge of every kernel.
- * Arrays are flat and row-major; dims as in config.ts. `dx` is the gradient of `x`; every function returns fresh arrays,
- * the caller accumulates. The whole model, made of these, is in model.ts.
+ * The model's operations in plain float64 TypeScript: slow, simple, and the reference for every kernel. Arrays are flat
+ * and row-major; dims as in config.ts. `dx` is the gradient of `x`. Every function returns new arrays, which the caller
+ * accumulates. model.ts builds the full model from these.
  */
 
 type F64 = Float64Array;
@@ -95,7 +95,10 @@ export function linearBwd(dy: F64, x: F64, weight: F64, I: number): { dx: F64; d
   return { dx, dweight, dbias };
 }
 
-/** A weight with its adapter merged (arXiv:2106.09685): weight [O, I] + scale * b a, for a [R, I] and b [O, R], as PEFT has them. */
+/**
+ * Returns a weight with its adapter merged (arXiv:2106.09685): weight [O, I] + scale * b a, with a [R, I] and b [O, R]
+ * as in PEFT.
+ */
 export function loraMerge(weight: F64, a: F64, b: F64, I: number, scale: number): F64 {
   const R = a.length / I;
   const merged = Float64Array.from(weight);
@@ -107,7 +110,7 @@ export function loraMerge(weight: F64, a: F64, b: F64, I: number, scale: number)
   return merged;
 }
 
-/** From the gradient of the merged weight, dweight [O, I] -> da [R, I], db [O, R]. */
+/** Splits the gradient of the merged weight: dweight [O, I] -> da [R, I], db [O, R]. */
 export function loraMergeBwd(dweight: F64, a: F64, b: F64, I: number, scale: number): { da: F64; db: F64 } {
   const R = a.length / I;
   const [da, db] = [new Float64Array(a.length), new Float64Array(b.length)];
@@ -122,7 +125,7 @@ export function loraMergeBwd(dweight: F64, a: F64, b: F64, I: number, scale: num
   return { da, db };
 }
 
-/** cos and sin [P, D / 2], as config.ts makes them. */
+/** cos and sin [P, D / 2], from config.ts. */
 export interface RopeTables {
   cos: ArrayLike<number>;
   sin: ArrayLike<number>;
@@ -133,7 +136,7 @@ export function rope(x: F64, positions: Uint32Array, tables: RopeTables, D: numb
   return rotate(x, positions, tables, D, 1);
 }
 
-/** A rotation's transpose is the rotation back. dy [N, heads * D] -> dx. */
+/** The transpose of a rotation is the inverse rotation. dy [N, heads * D] -> dx. */
 export function ropeBwd(dy: F64, positions: Uint32Array, tables: RopeTables, D: number): F64 {
   return rotate(dy, positions, tables, D, -1);
 }
@@ -243,7 +246,7 @@ export function swigluBwd(dy: F64, gate: F64, up: F64): { dgate: F64; dup: F64 }
   return { dgate, dup };
 }
 
-/** Which head row each entry reads and which token it predicts; both [E]. */
+/** Head row that each entry reads, and token that it predicts; both [E]. */
 export interface HeadEntries {
   entryRow: Uint32Array;
   targets: Uint32Array;
@@ -273,8 +276,8 @@ export function head(x: F64, weight: F64, C: number, entries: HeadEntries, tempe
 }
 
 /**
- * Bounds of each entry's target in the cumulative distribution of its row, in token order: the mass before it, and with it.
- * -> below [E], through [E].
+ * Bounds of each entry's target in the cumulative distribution of its row, in token order: the mass before it, and the
+ * mass including it. -> below [E], through [E].
  */
 export function headCdf(x: F64, weight: F64, C: number, { entryRow, targets }: HeadEntries, temperature: number) {
   const V = weight.length / C;

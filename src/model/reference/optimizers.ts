@@ -1,4 +1,6 @@
-/** SGD, SignSGD and Muon in float64 as PyTorch and prime-rl write them, over weights as Hugging Face has them. */
+/**
+ * SGD, SignSGD and Muon in float64 like those of PyTorch and prime-rl, over weights in Hugging Face's layout.
+ */
 
 import type { OptimizerOptions } from '../engine.ts';
 import type { OptimizerSpec } from '../optimizer/spec.ts';
@@ -11,11 +13,12 @@ export interface ReferenceState {
   buffers: Map<string, Float64Array>;
 }
 
+/** Returns a state before the first update. */
 export const newState = (weights: Weights64): ReferenceState => ({ adamw: newAdamWState(weights), buffers: new Map() });
 
 /**
- * One step in place, after `torch.nn.utils.clip_grad_norm_`; returns the norm before it.
- * @param shapes [out, in] of the tensors that Muon orthogonalizes; AdamW takes the others
+ * Runs one step in place, after `torch.nn.utils.clip_grad_norm_`; returns the norm before clipping.
+ * @param shapes [out, in] of the tensors that Muon orthogonalizes; AdamW updates the others
  */
 export function referenceStep(
   spec: OptimizerSpec,
@@ -59,7 +62,10 @@ export function referenceStep(
 
 const bufferOf = ({ buffers }: ReferenceState, name: string, n: number) => buffers.get(name) ?? new Float64Array(n);
 
-/** Newton-Schulz, five steps of Keller Jordan's quintic: X = a X + (b A + c A A) X with A = X X^T; a tall X is transposed before. */
+/**
+ * Newton-Schulz, five steps of Keller Jordan's quintic: X = a X + (b A + c A A) X with A = X X^T. A tall X is
+ * transposed first.
+ */
 export function orthogonalized(x: Float64Array, rows: number, cols: number): Float64Array {
   if (rows > cols) return transposed(orthogonalized(transposed(x, rows, cols), cols, rows), cols, rows);
   const norm = Math.max(Math.sqrt(x.reduce((sum, v) => sum + v * v, 0)), 1e-7);

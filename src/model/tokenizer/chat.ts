@@ -1,10 +1,10 @@
 /**
- * Text <-> token ids and the chat template, over the Hugging Face tokenizer and template libraries. No file access:
- * the caller hands in the parsed `tokenizer.json` and `tokenizer_config.json`.
+ * Converts text to token ids and back, and applies the chat template, with the Hugging Face tokenizer and template
+ * libraries. No file access: the caller passes the parsed `tokenizer.json` and `tokenizer_config.json`.
  *
- * Two rules hold everywhere. Tokens in, tokens out: what the model sampled is never decoded and encoded again.
- * And what a user or a tool wrote is data: "<|im_end|>" in it is encoded as ordinary characters, never as the control
- * token of that name (Hugging Face's own apply_chat_template does not promise this).
+ * Two rules apply everywhere. First, sampled tokens are never decoded and encoded again. Second, text of users and
+ * tools is data: "<|im_end|>" in it is encoded as ordinary characters, never as the control token of that name. Hugging
+ * Face's own apply_chat_template does not guarantee the second.
  */
 
 import { Tokenizer } from '@huggingface/tokenizers';
@@ -15,67 +15,78 @@ import { endNote, endTokens } from './endTokens.ts';
 import { WrittenRoles } from './lostText.ts';
 import { ChatTemplates } from './template.ts';
 
-/** Same as in `src/tasks/task.ts`, which is a layer above. */
+/** Same as in `src/tasks/task.ts`, which is a higher layer. */
 interface ChatMessage {
   role: string;
   content: string;
-  /** The call that a tool's message answers. */
+  /** Name of the call that a tool's message answers. */
   name?: string;
   tool_call_id?: string;
   tool_calls?: unknown;
 }
 
-/** The tool calls that a sampled turn ended with, for templates that render outputs by them. */
+/** Tool calls at the end of a sampled turn, for templates that need them to render outputs. */
 export interface CalledTurn {
-  /** One for each tool message, in order. */
+  /** One call per tool message, in order. */
   calls: readonly { id: string; name: string }[];
-  /** The token that the turn ended with; absent if it was cut before one. */
+  /** Token that ended the turn. Undefined if the turn was truncated. */
   end?: number;
-  /** The name of the control token that follows calls. */
+  /** Name of the control token that follows calls. */
   stopToken: string;
 }
 
 interface ChatOptions {
   /** Tool descriptions in the OpenAI function format, for templates that render them. */
   tools?: unknown[];
-  /** End with the header of an assistant turn, so that the model writes one. Default true. */
+  /** True to end with the header of an assistant turn, so that the model writes one. Default: true. */
   addGenerationPrompt?: boolean;
-  /** False: what system and assistant messages say comes from outside as well, and holds no control tokens. Default true. */
+  /**
+   * False if system and assistant messages are also untrusted text and must not contain control tokens. Default: true.
+   */
   trusted?: boolean;
 }
 
 interface TokenizerOptions {
-  /** End tokens beside the tokenizer's `eos_token`: `eosTokenIds` of the model's config. */
+  /** End tokens in addition to the tokenizer's `eos_token`: `eosTokenIds` of the model's config. */
   eosTokenIds?: readonly number[] | undefined;
-  /** Variables that every conversation's template gets beside the messages, e.g. Qwen3's enable_thinking. */
+  /** Additional variables of every conversation's template, e.g. Qwen3's enable_thinking. */
   chatTemplateKwargs?: Json;
 }
 
 type Json = Record<string, unknown>;
 
-/** Roles whose text is the author's own and may hold control tokens; what any other says comes from outside. */
+/** Roles whose text is written by the task's author and can contain control tokens. All other text is untrusted. */
 const TRUSTED_ROLES = ['system', 'assistant'];
-/** Names that templates ask for; any other role is text from outside as well. */
+/** Role names that templates use. Any other role name is also untrusted text. */
 const KNOWN_ROLES = ['system', 'assistant', 'user', 'tool', 'function', 'ipython'];
 
-/** Characters of texts encoded lately that are kept: each takes a good part of a millisecond, and mostly the device waits. */
+/**
+ * Total characters of cached encodings. An encoding takes a large part of a millisecond, for which the device usually
+ * waits.
+ */
 const KEPT_CHARACTERS = 4e6;
 
-/** Limit of all foreign messages: more than 131,072 tokens of English. A longer text could block the tokenizer for minutes. */
+/**
+ * Most characters of all untrusted messages: more than 131,072 tokens of English. A longer text could block the
+ * tokenizer for minutes.
+ */
 const MAX_CHARACTERS = 2 ** 19;
 
 const QUESTION = { role: 'user', content: 'A question.' };
 
-/** Tokenizer and chat template of a model, from tokenizer.json and tokenizer_config.json. Text of users and tools never becomes a control token. */
+/**
+ * Tokenizer and chat template of a model, from tokenizer.json and tokenizer_config.json. Text of users and tools never
+ * becomes a control token.
+ */
 export class ChatTokenizer {
   /**
-   * Ids that end an assistant turn, at most 4. The first is the one that is written: that of the chat template if it is one
-   * of these, else `eos_token`.
+   * Ids that end an assistant turn, at most 4. The first is the one that is written: the chat template's if it is one
+   * of these, otherwise `eos_token`.
    */
   readonly eosTokenIds: number[];
-  /** Id of the pad token, else of the first end token. */
+  /** Id of the pad token, or of the first end token if the file lacks one. */
   readonly padTokenId: number;
-  /** V of the tokenizer: one more than the largest id. A model's embedding may have more rows. */
+  /** V of the tokenizer: one more than the largest id. A model's embedding can have more rows. */
   readonly vocabSize: number;
   private readonly full: Tokenizer;
   /** The same tokenizer without added tokens: nothing it encodes can become a control token. */
@@ -83,7 +94,7 @@ export class ChatTokenizer {
   private readonly templates: ChatTemplates;
   private readonly config: Json;
   private readonly control: ControlTokens;
-  /** True if text can become a control token's name on its way to the tokens. */
+  /** True if the normalizer can turn other text into a control token's name. */
   private readonly normalizes: boolean;
   private readonly templateKwargs: Json;
   private readonly kept = new Map<string, Uint32Array>();
@@ -101,7 +112,7 @@ export class ChatTokenizer {
     checkTokenizer(json);
     try {
       const added = (json['added_tokens'] ?? []) as AddedToken[];
-      // The library's constructor and its encode keep references, so each gets a copy of its own.
+      // The library's constructor and its encode keep references, so each receives its own copy.
       this.full = new Tokenizer(structuredClone(json), this.config);
       this.control = new ControlTokens(added);
       this.plain = new Tokenizer(
@@ -120,7 +131,7 @@ export class ChatTokenizer {
     this.normalizes = Boolean(json['normalizer']);
     this.templates = new ChatTemplates(this.config['chat_template']);
     this.templates.check();
-    // Not Math.max(...ids): a real vocabulary is too long an argument list.
+    // Math.max(...ids) would have too many arguments for a real vocabulary.
     this.vocabSize = 1 + [...this.full.get_vocab(true).values()].reduce((a, b) => Math.max(a, b), -1);
     const isNamed = Boolean(this.config['eos_token']) || eosTokenIds.length === 0;
     const own = isNamed ? [this.tokenId(tokenText(this.config, 'eos_token'), 'eos_token')] : [];
@@ -129,17 +140,17 @@ export class ChatTokenizer {
     this.padTokenId = pad === null ? this.eosTokenIds[0] : this.tokenId(pad, 'pad_token');
   }
 
-  /** Ids of a text in which names of control tokens mean the control tokens; nothing is added before or after. */
+  /** Encodes a text in which names of control tokens mean the control tokens. Adds no tokens before or after. */
   encode(text: string): number[] {
     return idsOf(this.full, text);
   }
 
-  /** Ids of a text from outside: no control token can come out, whatever it says. */
+  /** Encodes an untrusted text: the result never contains a control token. */
   encodePlain(text: string): number[] {
     return idsOf(this.plain, text);
   }
 
-  /** Ids without a token (rows that only pad a model's embedding) decode to nothing. */
+  /** Decodes ids. Ids without a token (rows that only pad a model's embedding) decode to an empty text. */
   decode(ids: Iterable<number>, options: { skipSpecialTokens?: boolean } = {}): string {
     const known = Array.from(ids).filter((id) => this.full.id_to_token(id) !== undefined);
     if (known.length === 0) return '';
@@ -150,8 +161,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * The conversation as the model's template writes it. To train or generate use `encodeChat`, which is safe.
-   * @param withTools use the template for tools, if the model has one; absent = if tools are given
+   * Returns the conversation as the model's template writes it. To train or generate use `encodeChat`, which is safe.
+   * @param withTools true to use the template for tools, if the model has one; default: true if there are tools
    */
   applyChatTemplate(
     messages: ChatMessage[],
@@ -167,7 +178,7 @@ export class ChatTokenizer {
     });
   }
 
-  /** Ids of a conversation, by default with the header of the assistant turn that is to come. */
+  /** Encodes a conversation, by default with the header of the next assistant turn. */
   encodeChat(messages: ChatMessage[], options: ChatOptions = {}): Uint32Array {
     return this.once(JSON.stringify(['chat', messages, options]), () => {
       const trusted = options.trusted === false ? [] : TRUSTED_ROLES;
@@ -176,14 +187,14 @@ export class ChatTokenizer {
   }
 
   /**
-   * The tokens that follow an assistant turn which ended with its end token: the rest of that turn's closing (a
-   * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation,
-   * whose assistant has `tool_calls` where `called` tells of some. Throws InputError for a template without such an end, and
-   * for one that leaves a message out.
+   * Returns the tokens that follow an assistant turn which ended with its end token: the rest of that turn's closing (a
+   * newline, in ChatML), the tool messages, and the next assistant header. They are found as the difference to a dummy
+   * conversation, whose assistant message has `tool_calls` if `called` is given. Throws InputError if the template has
+   * no such end, or drops a message.
    */
   encodeContinuation(toolMessages: ChatMessage[], called?: CalledTurn): Uint32Array {
     return this.once(JSON.stringify(['continuation', toolMessages, called]), () => {
-      // The model's calls are its own text, and no more trusted than the tool's output.
+      // The model's calls are its own text, and not more trusted than the tool's output.
       const answers = toolMessages.map((message, i) => ({
         ...message,
         ...(called && { name: called.calls[i].name, tool_call_id: called.calls[i].id }),
@@ -194,19 +205,19 @@ export class ChatTokenizer {
     });
   }
 
-  /** True if the name of a control token stands in a text, in whatever case. */
+  /** True if a text contains the name of a control token, ignoring case. */
   namesControl(text: string): boolean {
     return this.control.occurIn(text);
   }
 
-  /** Id of a token by its text; undefined without one. */
+  /** Id of a token by its text; undefined if the token is unknown. */
   idOf(text: string): number | undefined {
     return this.full.token_to_id(text);
   }
 
   /**
-   * The tokens encoded for the same key before, or now; the longest unused make room. A copy, which the caller may
-   * transfer. A template that writes the date keeps that of the first time.
+   * Returns cached tokens of the same key, or encodes them; the least recently used are dropped. Returns a copy, which
+   * the caller can transfer. A template that writes the date keeps the first one.
    */
   private once(key: string, encode: () => Uint32Array): Uint32Array {
     const known = this.kept.get(key);
@@ -227,7 +238,10 @@ export class ChatTokenizer {
     return ids;
   }
 
-  /** A sentence if the chat template closes an assistant's turn with none of `eosTokenIds`: samples may not end there. */
+  /**
+   * A warning if the chat template closes an assistant's turn with none of `eosTokenIds`, because samples may then not
+   * end there.
+   */
   get endNote(): string | undefined {
     const closing = this.closingToken(this.eosTokenIds);
     if (closing === null || (closing !== undefined && this.eosTokenIds.includes(closing))) return undefined;
@@ -235,7 +249,10 @@ export class ChatTokenizer {
     return endNote(closing === undefined ? 'no control token' : name(closing), this.eosTokenIds.map(name));
   }
 
-  /** Id that the template closes an assistant's message with; undefined if none follows, null if the template cannot render it. */
+  /**
+   * Id with which the template closes an assistant's message. Undefined if no end token follows, null if the template
+   * cannot render it.
+   */
   private closingToken(ends: readonly number[]): number | undefined | null {
     const reply = 'webgrpo-dummy-reply';
     const said = { role: 'assistant', content: reply };
@@ -259,7 +276,7 @@ export class ChatTokenizer {
       withTools,
     );
     const rest = text.includes(reply) ? text.slice(text.indexOf(reply) + reply.length) : '';
-    // Llama 2's kind writes a space before the end token, where the model drew none.
+    // Templates like Llama 2's write a space before the end token, where the model sampled none.
     const closing = rest.startsWith(end) ? rest : rest.trimStart();
     if (closing.startsWith(end)) return closing.slice(end.length);
     throw new InputError(
@@ -268,7 +285,10 @@ export class ChatTokenizer {
     );
   }
 
-  /** After the end token where the template writes the drawn one, else from the stop token on, which stands for it. */
+  /**
+   * Returns the text after the end token if the template writes the sampled one, otherwise the text from the stop token
+   * on.
+   */
   private afterCalls(toolMessages: ChatMessage[], { calls, end, stopToken }: CalledTurn): string {
     const value = unusedText('webgrpo-dummy-value', [toolMessages, calls]);
     const toolCalls = calls.map(({ id, name }) => ({
@@ -291,8 +311,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * Ids of what a template makes of messages, in which no name of a control token that came from outside is one: neither in a text,
-   * nor where a text meets another or the template's own. Rendered once where nothing foreign has to do with a name.
+   * Encodes rendered messages such that no untrusted text becomes a control token, neither on its own nor joined with a
+   * neighbouring text. Rendered only once if no untrusted text contains part of a name.
    */
   private encodeRendered(
     messages: ChatMessage[],
@@ -315,7 +335,10 @@ export class ChatTokenizer {
     return this.encodeParts(text, (part) => hidden.show(part));
   }
 
-  /** A normalizer may make a control token of what none of its names stood in: then only the names that do stand there count. */
+  /**
+   * A normalizer can create control tokens from other text. In that case only the names that are really in the text
+   * count.
+   */
   private encodeOpen(text: string): number[] {
     const ids = this.encode(text);
     if (!this.normalizes) return ids;
@@ -324,7 +347,7 @@ export class ChatTokenizer {
     return String(control) === String(named) ? ids : this.encodeParts(text);
   }
 
-  /** Splits at control tokens first and shows what was hidden afterwards, so that it stays ordinary text. */
+  /** Splits at control tokens first and restores hidden texts afterwards, so that they stay ordinary text. */
   private encodeParts(text: string, show = (part: string) => part): number[] {
     return this.control
       .split(text)
@@ -340,14 +363,14 @@ export class ChatTokenizer {
   }
 }
 
-/** Nothing is added before or after. Throws InputError if the text is too long for the tokenizer. */
+/** Encodes a text and adds no tokens. Throws InputError if the text is too long for the tokenizer. */
 function idsOf(tokenizer: Tokenizer, text: string): number[] {
   if (text === '') return [];
   if (text.length > 2 * MAX_CHARACTERS) throw tooLong(text.length);
   try {
     return tokenizer.encode(text, { add_special_tokens: false }).ids;
   } catch (error) {
-    // The library hands the pieces of a word over as arguments, and a pattern keeps every place it may come back to.
+    // The library passes the pieces of a word as arguments, and a pattern stores every backtracking position.
     throw error instanceof RangeError ? tooLong(text.length) : error;
   }
 }
@@ -359,13 +382,13 @@ function tooLong(length: number): InputError {
   );
 }
 
-/** The text, made longer until nothing of what stands beside it holds it. */
+/** Returns the text, extended until `beside` does not contain it. */
 function unusedText(text: string, beside: unknown): string {
   const all = JSON.stringify(beside);
   return all.includes(text) ? unusedText(`${text}-`, beside) : text;
 }
 
-/** Every text of a message that a template may write: its content, a role that no template knows, and the like. */
+/** Every text of a message that a template can write: its content, an unknown role, and similar fields. */
 function textsOf(message: ChatMessage): string[] {
   const texts: string[] = [];
   inMessage(message, (text) => {
@@ -380,7 +403,7 @@ function inMessage(message: ChatMessage, change: (text: string) => string): Chat
   return { role: KNOWN_ROLES.includes(role) ? role : change(role), ...inTexts(rest, change) };
 }
 
-/** `bos_token` and the like, which templates refer to; each is a string or an object with `content`. */
+/** `bos_token` and similar tokens, which templates use; each is a string or an object with `content`. */
 function specialTokenTexts(config: Json): Record<string, string> {
   const keys = ['bos_token', 'eos_token', 'pad_token', 'unk_token'].filter((key) => config[key]);
   return Object.fromEntries(keys.map((key) => [key, tokenText(config, key)]));
@@ -393,7 +416,7 @@ function tokenText(config: Json, key: string): string {
   throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}.`);
 }
 
-/** JSON of the value, truncated to fit in an error message. */
+/** JSON of the value, truncated to fit into an error message. */
 const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 80);
 
 function asObject(value: unknown, file: string): Json {

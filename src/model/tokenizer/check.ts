@@ -1,6 +1,6 @@
 /**
- * Checks a tokenizer.json before a tokenizer is made of it. The library that reads it loops over every id, follows every step
- * and replaces as often as the file says.
+ * Checks a tokenizer.json before a tokenizer is created. The library that reads it loops over every id, runs every
+ * step, and replaces text as often as the file says.
  */
 
 import { InputError } from '../../errors.ts';
@@ -8,18 +8,18 @@ import { checkPattern } from './pattern.ts';
 
 type Json = Record<string, unknown>;
 
-/** More than any vocabulary has. */
+/** Larger than any vocabulary. */
 const MAX_ID = 2 ** 22;
-/** Steps of a normalizer, pre-tokenizer or decoder, and how deep they stand in each other. */
+/** Most steps of a normalizer, pre-tokenizer or decoder, and their greatest nesting. */
 const MAX_STEPS = 100;
 const MAX_DEPTH = 10;
-/** A text may become so many times as long on its way through the steps. */
+/** Largest factor by which the steps can lengthen a text. */
 const MAX_GROWTH = 100;
-/** Gemma 3 has 6,414; each is looked for in every text. */
+/** Most added tokens; Gemma 3 has 6,414. Each is searched for in every text. */
 const MAX_ADDED = 20_000;
 const MAX_NAME = 200;
 
-/** Throws InputError for what would hang, take all memory or be read as something else. */
+/** Throws InputError for a file that would hang, use all memory or be misread. */
 export function checkTokenizer(json: Json): void {
   const model = objectOf(json['model'], 'model');
   checkVocabulary(model);
@@ -67,7 +67,7 @@ function checkId(id: unknown, key: string): void {
     refuse(key, id, `whole numbers from 0 to ${MAX_ID - 1}`);
 }
 
-/** The steps of one part, counted together with all that stand in it. */
+/** Checks the steps of one part, including nested ones. */
 function checkSteps(part: unknown, key: string): void {
   let [steps, growth] = [0, 1];
   const visit = (step: unknown, depth: number): void => {
@@ -85,7 +85,9 @@ function checkSteps(part: unknown, key: string): void {
   visit(part, 0);
 }
 
-/** How many characters one may become by this step; its pattern, length and texts checked. */
+/**
+ * Number of characters that one character can become in this step. Also checks the step's pattern, length and texts.
+ */
 function growthOf(step: Json, key: string): number {
   const { pattern, content, length, prepend, replacement, str_rep, suffix } = step;
   if (length !== undefined && !(Number.isInteger(length) && (length as number) > 0))
@@ -98,7 +100,7 @@ function growthOf(step: Json, key: string): number {
     const source = regex ?? text;
     if (typeof source !== 'string' || source === '') refuse(`${key}.pattern`, pattern, 'a text that is not empty');
     if (regex !== undefined) checkPattern(source);
-    // The library takes "$&" and the like for what was matched, as the format does not.
+    // The library replaces "$&" and similar texts by the match, although the format does not.
     if (typeof content === 'string' && /\$[$&`'<\d]/.test(content))
       refuse(`${key}.content`, content, 'a text without "$"');
   }

@@ -1,6 +1,6 @@
 /**
- * The control tokens of a tokenizer, and how their names are kept out of texts that come from outside: "<|im_end|>" in
- * what a user or a tool wrote is data.
+ * Control tokens of a tokenizer, and how their names are kept out of untrusted texts: "<|im_end|>" in a user's or a
+ * tool's text is data.
  */
 
 import { InputError } from '../../errors.ts';
@@ -9,22 +9,23 @@ export interface AddedToken {
   id: number;
   content: string;
   special?: boolean;
-  /** True if the token takes the white space before or after it with it. */
+  /** True if the token includes the white space before or after it. */
   lstrip?: boolean;
   rstrip?: boolean;
 }
 
+/** The control tokens of a tokenizer, by name. */
 export class ControlTokens {
   private readonly tokens: ReadonlyMap<string, AddedToken>;
   private readonly pattern: RegExp | null;
-  /** In any case: a template may turn a text's into another. */
+  /** Matches the names in any case, because a template can change the case of a text. */
   private readonly hostile: RegExp | null;
   /** All names, each between two separators. */
   private readonly all: string;
   private readonly longest: number;
   private readonly ids: ReadonlySet<number>;
 
-  /** Runs of white space that are not special (Gemma, Phi) are ordinary text that has a token of its own. */
+  /** Runs of white space that are not special (Gemma, Phi) are ordinary text with a token for it. */
   constructor(added: readonly AddedToken[]) {
     const control = added.filter(
       ({ content, special }) => content !== '' && (special || !/^[\s\u2581]+$/u.test(content)),
@@ -42,7 +43,7 @@ export class ControlTokens {
     return text.search(this.hostile ?? NEVER) >= 0;
   }
 
-  /** True if a name could come to be where the text meets what a template or another text puts beside it. */
+  /** True if a name could arise where the text meets the text of a template or another message. */
   touch(text: string): boolean {
     return this.edges(text).length > 0;
   }
@@ -51,7 +52,7 @@ export class ControlTokens {
     return this.ids.has(id);
   }
 
-  /** The text with each name hidden, and what its edges have of one. */
+  /** Hides each name in the text, and the parts of names at its edges. */
   hide(text: string, hidden: HiddenTexts): string {
     const inside = this.hostile ? text.replace(this.hostile, (name) => hidden.hide(name)) : text;
     return this.edges(inside).reduceRight(
@@ -60,12 +61,15 @@ export class ControlTokens {
     );
   }
 
-  /** The names of control tokens in a text, in order. */
+  /** Names of control tokens in a text, in order. */
   namesIn(text: string): string[] {
     return this.split(text).flatMap((part) => (typeof part === 'string' ? [] : [part.content]));
   }
 
-  /** The text cut at names of control tokens: these as their tokens, white space taken with them as the token asks. */
+  /**
+   * Splits the text at names of control tokens and returns these as their tokens, with the white space that the token
+   * includes.
+   */
   split(text: string): (AddedToken | string)[] {
     if (!this.pattern) return [text];
     const parts = text.split(new RegExp(`(${this.pattern.source})`, 'u'));
@@ -77,7 +81,10 @@ export class ControlTokens {
     });
   }
 
-  /** Ranges at the edges of a text that begin with the end of a name, or end with the start of one; white space aside. */
+  /**
+   * Ranges at the edges of a text that start with the end of a name, or end with the start of one, ignoring white
+   * space.
+   */
   private edges(text: string): [from: number, to: number][] {
     const from = text.length - text.trimStart().length;
     const to = text.trimEnd().length;
@@ -108,13 +115,16 @@ const NEVER = /(?!)/;
 /** Private-use characters: the digits 0 and 1, and an end. */
 type Marks = readonly [zero: string, one: string, end: string];
 
-/** Texts taken out of a conversation; each leaves its number, in characters that template functions such as trim leave alone. */
+/**
+ * Texts removed from a conversation. Each is replaced by its number, in characters that template functions such as trim
+ * do not change.
+ */
 export class HiddenTexts {
   private readonly marks: Marks;
   private readonly numbers = new Map<string, number>();
   private readonly texts: string[] = [];
 
-  /** @param around all that a number may stand beside. Throws InputError if it uses every private-use character. */
+  /** @param around all text that can be next to a number. Throws InputError if it uses every private-use character. */
   constructor(around: string) {
     this.marks = unusedMarks(around);
   }
@@ -129,7 +139,7 @@ export class HiddenTexts {
     return [...number.toString(2)].map((digit) => (digit === '0' ? zero : one)).join('') + end;
   }
 
-  /** Puts the hidden texts back in place of their numbers. */
+  /** Replaces the numbers by the hidden texts. */
   show(text: string): string {
     const [zero, one, end] = this.marks;
     return text.replace(new RegExp(`([${zero}${one}]+)${end}`, 'gu'), (whole, digits: string) => {
@@ -158,7 +168,10 @@ function anyOf(names: readonly string[], flags: string): RegExp | null {
   return new RegExp(sorted.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|'), flags);
 }
 
-/** No control token's name is left to be reached: neither whole (ignore_merges) nor as a piece of a Unigram vocabulary. */
+/**
+ * Removes control tokens so that none can result: neither as a complete entry (ignore_merges) nor as a piece of a
+ * Unigram vocabulary.
+ */
 export function withoutAddedTokens(
   json: Record<string, unknown>,
   control: readonly AddedToken[],
@@ -169,7 +182,8 @@ export function withoutAddedTokens(
   plain['post_processor'] = null;
   const names = new Set(control.map(({ content }) => content));
   if (Array.isArray(vocab)) {
-    // A piece's index is its id and its score counts for unknown text, so the piece stays, under a name that no text can contain.
+    // A piece's index is its id and its score counts for unknown text. So the piece stays, under a name that no text
+    // can contain.
     for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
   } else if (vocab) {
     for (const name of names) delete (vocab as Record<string, unknown>)[name];
@@ -177,7 +191,7 @@ export function withoutAddedTokens(
   return plain;
 }
 
-/** The same value with each text in it changed. */
+/** Returns the same value with each text in it changed. */
 export function inTexts<T>(value: T, change: (text: string) => string): T {
   if (typeof value === 'string') return change(value) as T;
   if (typeof value !== 'object' || value === null) return value;

@@ -1,4 +1,6 @@
-/** The tokens that end an assistant's turn: the tokenizer's, and those of config.json and generation_config.json. */
+/**
+ * Tokens that end an assistant's turn: the tokenizer's, and those of config.json and generation_config.json.
+ */
 
 import { InputError } from '../../errors.ts';
 
@@ -6,8 +8,9 @@ import { InputError } from '../../errors.ts';
 const MAX_END_TOKENS = 4;
 
 /**
- * Each id once, the one that the chat template closes a turn with first. Throws InputError for more than 4.
- * @param closingToken is asked only if there are several
+ * Returns each id once, starting with the one that the chat template closes a turn with. Throws InputError for more
+ * than 4.
+ * @param closingToken called only if there are several ids
  */
 export function endTokens(
   all: readonly number[],
@@ -24,7 +27,7 @@ export function endTokens(
   return ids.sort((a, b) => Number(b === closing) - Number(a === closing));
 }
 
-/** Warning that the template closes a turn with `closing`, but a turn ends by `ends`. */
+/** Warning that the template closes a turn with `closing`, although a turn ends with one of `ends`. */
 export const endNote = (closing: string, ends: readonly string[]): string =>
   `the chat template closes an assistant's turn with ${closing}, but a turn ends by ${ends.join(', ')}; if samples run on to the ` +
   'longest response, name the template\'s token in "eos_token" of tokenizer_config.json or "eos_token_id" of generation_config.json';

@@ -1,6 +1,6 @@
 /**
- * Finds what a chat template leaves out. A template without a branch for a role skips its messages without an error, so markers
- * are rendered instead of the texts and looked for in the result.
+ * Finds the parts that a chat template drops. A template without a branch for a role skips its messages without an
+ * error. So markers are rendered instead of the texts, and searched for in the result.
  */
 
 import { InputError } from '../../errors.ts';
@@ -19,32 +19,33 @@ const NAMES: Readonly<Record<string, string>> = {
   tool: 'tool results',
 };
 
-/** Way out that every sentence about a template ends with. */
+/** Remedy at the end of every message about a template. */
 export const OTHER_TEMPLATE =
   'Use a template that writes them: set model.customChatTemplate, or "chat_template" in tokenizer_config.json.';
 
-/** Letters and digits alone: templates trim, quote and escape a text, and some change its case. */
+/** Contains only letters and digits: templates trim, quote and escape a text, and some change its case. */
 export const markerOf = (number: number): string => `webgrpomarker${number}x`;
 
-/** True if the marker is in what a template has written. */
+/** True if the template's output contains the marker. */
 export const isWritten = (text: string, marker: string): boolean => text.toLowerCase().includes(marker);
 
-/** Name of a role's messages in a sentence. */
+/** Name of a role's messages in an error message. */
 export const namedRole = (role: string): string => NAMES[role] ?? `messages of the role ${JSON.stringify(role)}`;
 
-/** Roles of the messages whose text `render` leaves out, in order. */
+/** Roles of the messages whose text `render` drops, in order. */
 export function lostRoles<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string): string[] {
   const text = render(messages.map((message, i) => ({ ...message, content: markerOf(i) })));
   return messages.flatMap(({ role }, i) => (isWritten(text, markerOf(i)) ? [] : [role]));
 }
 
-/** Checks that a template writes what follows a sampled turn, once for each row of roles. */
+/** Checks that a template writes the messages after a sampled turn, once for each sequence of roles. */
 export class WrittenRoles {
   readonly #known = new Set<string>();
 
   /**
-   * Throws InputError if the template refuses or leaves out one of the messages: a sample that continues without them looks as if
-   * the model had read them. @param hasCalls `render` writes calls before them
+   * Throws InputError if the template refuses or drops one of the messages. A sample that continues without them would
+   * look as if the model had read them.
+   * @param hasCalls true if `render` writes calls before the messages
    */
   expect<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string, hasCalls: boolean): void {
     const kind = JSON.stringify([messages.map(({ role }) => role), hasCalls]);

@@ -1,4 +1,6 @@
-/** The tokenizer of a checkpoint, with all that the checkpoint says of the tokens that end a turn. */
+/**
+ * Creates the tokenizer of a checkpoint, with the end tokens of all its files.
+ */
 
 import type { ModelConfig } from '../config.ts';
 import { ChatTokenizer } from './chat.ts';
@@ -10,7 +12,10 @@ interface TokenizerSource {
   tokenizerConfigJson: unknown;
 }
 
-/** The model's tokenizer: its turns end by the tokens of config.json, generation_config.json and `eos_token`. Throws InputError. */
+/**
+ * Returns the model's tokenizer. Its turns end with the tokens of config.json, generation_config.json and `eos_token`.
+ * Throws InputError.
+ */
 export const modelTokenizer = (
   { config: { eosTokenIds }, tokenizerJson, tokenizerConfigJson }: TokenizerSource,
   chatTemplateKwargs: Record<string, unknown> = {},

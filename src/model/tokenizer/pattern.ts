@@ -1,17 +1,17 @@
 /**
- * Regular expressions of a tokenizer.json, which is untrusted, and of a config: nothing interrupts one that backtracks for
- * ever, so those that could are refused before they meet a text. A pattern passes where what it repeats can be read in one way
- * only, where at most two parts of a path repeat without bound, and where its other choices come to few ways; the patterns of
- * known tokenizers do.
+ * Checks regular expressions of an untrusted tokenizer.json or a config. A pattern that backtracks forever cannot be
+ * interrupted, so patterns that could are refused before use. A pattern passes if its repeated parts can be read in one
+ * way only, at most two parts of a path repeat without bound, and its other choices result in few ways. The patterns of
+ * known tokenizers pass.
  */
 
 import { InputError } from '../../errors.ts';
 
-/** One way through an alternation: what may come after another, each so many times. */
+/** One way through an alternation: items that follow one another, each with its repeats. */
 type Path = Item[];
 
 interface Item {
-  /** The text of a character or class; absent for a group. */
+  /** Text of the character or class; undefined for a group. */
   text?: string;
   group?: Path[];
   min: number;
@@ -20,14 +20,14 @@ interface Item {
 
 const MAX_LENGTH = 20_000;
 const MAX_DEPTH = 50;
-/** Parts of a path that repeat without bound: the time grows with the text to the power of one more. */
+/** Most parts of a path that repeat without bound: the time grows with the text's length to the power of one more. */
 const MAX_UNBOUNDED = 2;
-/** Ways through a path by its alternatives and bounded repeats, each of which may have to be tried. */
+/** Most ways through a path by its alternatives and bounded repeats, each of which can be tried. */
 const MAX_WAYS = 64;
 
 /**
- * Throws InputError, which names the pattern, where matching it may take for ever.
- * @param place where it stands, as the start of the sentence
+ * Throws InputError with the pattern if matching it could take forever.
+ * @param place where the pattern is, as the start of the sentence
  * @param remedy what to do, as its end
  */
 export function checkPattern(
@@ -53,7 +53,10 @@ export function checkPattern(
 const repeatsAmbiguously = (path: Path): boolean =>
   path.some(({ group, max }) => group && ((max > 1 && !isUnambiguous(group)) || group.some(repeatsAmbiguously)));
 
-/** True if no text can be read in two ways by repeating these: of one fixed length, or told apart by literal characters. */
+/**
+ * True if no text can be read in two ways by repeating these: all have one fixed length, or literal characters
+ * distinguish them.
+ */
 function isUnambiguous(paths: Path[]): boolean {
   const firsts = paths.map(([item]) => literalOf(item));
   const apart = paths.length === 1 || (!firsts.includes(undefined) && new Set(firsts).size === paths.length);
@@ -63,7 +66,7 @@ function isUnambiguous(paths: Path[]): boolean {
 const isFixed = ({ group, min, max }: Item): boolean =>
   min === max && (!group || (group.length === 1 && group[0].every(isFixed)));
 
-/** An optional character that the next one, which must come, is not: `\r?\n`. */
+/** True for an optional character that differs from the required next one: `\r?\n`. */
 function isOption(item: Item, next: Item | undefined): boolean {
   const [own, other] = [optional(item), next && literalOf(next)];
   return item.max === 1 && own !== undefined && other !== undefined && own !== other;
@@ -71,26 +74,29 @@ function isOption(item: Item, next: Item | undefined): boolean {
 
 const optional = (item: Item): string | undefined => literalOf({ ...item, min: 1 });
 
-/** The character that must come here; undefined if it may be several. */
+/** The only character that can be here; undefined if several can. */
 function literalOf(item: Item | undefined): string | undefined {
   const { text, min = 0 } = item ?? {};
   return text !== undefined && min > 0 && /^([^.[^$\\]|\\[rnt\\.*+?()[\]{}|/^$-])$/su.test(text) ? text : undefined;
 }
 
-/** On the path that has most. */
+/** Unbounded repeats on the path with the most. */
 function unboundedIn(paths: Path[]): number {
   const ofItem = ({ group, max }: Item) => (max === Infinity ? 1 : 0) + (group ? unboundedIn(group) : 0);
   return Math.max(0, ...paths.map((path) => path.reduce((sum, item) => sum + ofItem(item), 0)));
 }
 
-/** Repeats without bound are counted apart, and what they repeat is told apart by its characters. */
+/**
+ * Counts only bounded repeats and alternatives; unbounded repeats are counted separately, and literal characters
+ * distinguish what they repeat.
+ */
 const waysThrough = (path: Path): number =>
   path.reduce((ways, { group, min, max }) => {
     const ofGroup = group?.reduce((sum, inner) => sum + waysThrough(inner), 0) ?? 1;
     return ways * (ofGroup + (max === Infinity ? 0 : max - Math.max(min, 1)) + (min === 0 ? 1 : 0));
   }, 1);
 
-/** Reads no more than the shape; what is no pattern at all is refused by who compiles it. */
+/** Parses only the structure. The compiler refuses an invalid pattern. */
 class PatternParser {
   private at = 0;
   private readonly source: string;
@@ -99,7 +105,7 @@ class PatternParser {
     this.source = source;
   }
 
-  /** undefined if it is nested too deep. */
+  /** Returns undefined if it is nested too deep. */
   parse(depth = 0): Path[] | undefined {
     if (depth > MAX_DEPTH) return undefined;
     const paths: Path[] = [[]];
@@ -134,7 +140,7 @@ class PatternParser {
     return this.source.slice(from, this.at);
   }
 
-  /** Classes stand in classes; "]" right behind the start is a character. */
+  /** Skips a class. Classes can be nested; "]" right after the start is a character. */
   private skipClass(): void {
     let open = 0;
     do {
@@ -148,7 +154,7 @@ class PatternParser {
     } while (open > 0 && this.at < this.source.length);
   }
 
-  /** How many times what stood before; several quantifiers in a row multiply. */
+  /** Repeats of the previous item; several quantifiers in a row multiply. */
   private times(): { min: number; max: number } {
     let [min, max] = [1, 1];
     for (let first = true; ; first = false) {
@@ -156,7 +162,7 @@ class PatternParser {
       if (!found || (found[1] === undefined && found[2] + found[4] === '')) return { min, max };
       this.at += found[0].length;
       const [, sign, least, comma, most] = found;
-      // A "?" or "+" behind another makes it lazy or possessive; JavaScript's reading of the latter is nested.
+      // A "?" or "+" after another quantifier makes it lazy or possessive; JavaScript reads the latter as nested.
       if (!first && sign === '?') continue;
       if (sign === undefined) {
         min *= Number(least);

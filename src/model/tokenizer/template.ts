@@ -1,20 +1,20 @@
 /**
- * A chat template (Jinja) with bounds: it is untrusted, so it ends after so many steps and so many characters, and what
- * goes wrong in it is an InputError.
+ * A chat template (Jinja) with limits. It is untrusted, so it stops after a number of steps and characters, and its
+ * errors are InputErrors.
  */
 
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { InputError } from '../../errors.ts';
 
-/** A conversation of a thousand messages takes some 50,000. */
+/** Most steps; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
-/** A turn of a loop makes a scope of its own. */
+/** Steps of a loop iteration, which creates a scope. */
 const TURN_STEPS = 3;
 const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
-/** Longer than any model's; the time to read one grows with its square. */
+/** Longer than any model's template; the time to parse one grows with the square of its length. */
 const MAX_SOURCE = 1e5;
-/** Expressions that make a new value of all of an old one, at full cost. A look-up costs LOOK_UP of that. */
+/** Expressions that copy a complete value, at full cost. A look-up costs LOOK_UP of that. */
 const MAKERS = [
   'FilterExpression',
   'CallExpression',
@@ -25,7 +25,7 @@ const MAKERS = [
 ];
 const LOOK_UP = 1 / 16;
 
-/** Globals of every template: those of the library's own `Template.render`, with a bound on `range`. */
+/** Globals of every template: those of the library's own `Template.render`, with a limit on `range`. */
 const GLOBALS = {
   true: true,
   false: false,
@@ -42,7 +42,7 @@ const GLOBALS = {
 
 type Value = ReturnType<Interpreter['evaluate']>;
 
-/** A template that raises, or does not end, at a conversation; `reason` is in the template's own words. */
+/** Error of a template that raises or does not end; `reason` is in the template's own words. */
 export class TemplateStopped extends InputError {
   /** Reason as the end of a sentence, with its full stop. */
   readonly reason: string;
@@ -53,10 +53,14 @@ export class TemplateStopped extends InputError {
   }
 }
 
+/** A compiled chat template that runs with limits. */
 export class ChatTemplate {
   private readonly program: Template['parsed'];
 
-  /** Line ends are read as Jinja2 reads them: \r\n and \r of a template's source are \n. Throws InputError if the text is not a template. */
+  /**
+   * Parses a template. Line ends are read as in Jinja2: \r\n and \r of the source are \n. Throws InputError if the text
+   * is not a template.
+   */
   constructor(text: string) {
     if (text.length > MAX_SOURCE) {
       throw new InputError(`The chat template has ${text.length} characters; at most ${MAX_SOURCE} are read.`);
@@ -68,7 +72,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Throws TemplateStopped if it raises, or if it does not end. */
+  /** Renders the template. Throws TemplateStopped if it raises, or if it does not end. */
   render(variables: Record<string, unknown>): string {
     try {
       const environment = new Environment();
@@ -80,7 +84,7 @@ export class ChatTemplate {
   }
 }
 
-/** The templates of a tokenizer_config.json: one text, or several by name. */
+/** Templates of a tokenizer_config.json: one text, or several by name. */
 export class ChatTemplates {
   private readonly texts = new Map<string, string>();
   private readonly read = new Map<string, ChatTemplate>();
@@ -96,12 +100,15 @@ export class ChatTemplates {
     if (this.texts.has('default')) this.named('default');
   }
 
-  /** The template for a prompt, as transformers chooses it: `tool_use` if there are tools, otherwise `default`. Throws InputError. */
+  /**
+   * Returns the template for a prompt, chosen like transformers does: `tool_use` if there are tools, otherwise
+   * `default`. Throws InputError.
+   */
   of(tools: boolean): ChatTemplate {
     return this.named(this.nameOf(tools));
   }
 
-  /** The source of that template; undefined if it is missing. */
+  /** Source of that template; undefined if it is missing. */
   textOf(tools: boolean): string | undefined {
     return this.texts.get(this.nameOf(tools));
   }
@@ -143,17 +150,17 @@ class BoundedInterpreter extends Interpreter {
     return result;
   }
 
-  /** Charges work by the value's size if the library does it in one go, without evaluating anything. */
+  /** Charges steps by the value's size if the library processes it in one step, without evaluating statements. */
   private charge(statement: { type: string }, result: Value): void {
     const share = MAKERS.includes(statement.type) ? 1 : LOOK_UP;
     if (typeof result.value === 'string') this.characters += share * result.value.length;
     else if (share === 1) this.characters += this.sizeOf(result);
     if (!Array.isArray(result.value)) return;
-    // An iterable counts by its length: a loop with an empty body evaluates nothing else.
+    // An iterable counts by its length, because a loop with an empty body evaluates nothing else.
     this.steps += (this.iterables.has(statement) ? TURN_STEPS : share) * result.value.length;
   }
 
-  /** Characters and elements of all that is in a value, counted as often as they are in it. */
+  /** Number of characters and elements in a value, counted as often as they occur. */
   private sizeOf(value: Value): number {
     const known = this.sizes.get(value);
     if (known !== undefined) return known;
@@ -175,12 +182,12 @@ function isLoop(statement: unknown): statement is Loop {
   return (statement as Loop | undefined)?.type === 'For';
 }
 
-/** A loop with a condition holds its list one level deeper. */
+/** A loop with a condition has its list one level deeper. */
 function iterableOf({ iterable }: Loop): object {
   return iterable.type === 'SelectExpression' && iterable.lhs ? iterable.lhs : iterable;
 }
 
-/** Python's range(), of at most MAX_RANGE numbers. */
+/** Python's range(), limited to MAX_RANGE numbers. */
 function boundedRange(start: number, stop?: number, step = 1): number[] {
   const [first, end] = typeof stop === 'number' ? [start, stop] : [0, start];
   const count = Math.max(0, Math.ceil((end - first) / step));

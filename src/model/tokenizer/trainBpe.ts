@@ -1,32 +1,31 @@
 /**
  * Trains a byte-level BPE tokenizer and writes it as a Hugging Face `tokenizer.json`, deterministic for one corpus.
  *
- * Made for short sequences over a small world: frequent pre-tokens enter the vocabulary whole (reachable through
+ * Made for short sequences over a small vocabulary. Frequent pre-tokens become whole entries (reachable through
  * `ignore_merges`, as in Llama 3), so that a word, or all of `{"name":"calculator","arguments":{"expression":"`, costs
- * one entry and one token; ordinary merges (Sennrich et al., arXiv:1508.07909) over the same text fill the rest of the
- * vocabulary and serve unseen words.
- * Digits always stand alone, which is what lets a small model copy numbers.
+ * one entry and one token. Ordinary merges (Sennrich et al., arXiv:1508.07909) over the same text fill the rest of the
+ * vocabulary and encode unseen words. Every digit is a separate token, which allows a small model to copy numbers.
  */
 
 import { InputError } from '../../errors.ts';
 
 /**
  * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
- * continues up to a space or digit (JSON boilerplate) | white space. Classes are spelled out, since \s and \d mean
- * different characters to Oniguruma and JavaScript.
+ * continues up to a space or digit (JSON boilerplate) | white space. Classes are written out, because \s and \d mean
+ * different characters in Oniguruma and JavaScript.
  */
 const PRE_TOKEN = '[0-9]| ?\\p{L}+\\n?| ?[^ \\t\\r\\n0-9\\p{L}][^ \\t\\r\\n0-9]*|[ \\t\\r\\n]+';
 
 interface SpecialToken {
   content: string;
-  /** Left out when decoding with skipSpecialTokens; tool-call tags are not, since the parser reads them. */
+  /** True if decoding with skipSpecialTokens omits it. False for tool-call tags, because the parser reads them. */
   special: boolean;
 }
 
 export interface BpeOptions {
-  /** Entries in all: 256 bytes, special tokens, whole words, merges. */
+  /** Number of all entries: 256 bytes, special tokens, whole words, merges. */
   vocabSize: number;
-  /** At most this many entries are whole pre-tokens; 0 = plain BPE. */
+  /** Most entries that are whole pre-tokens; 0 = plain BPE. */
   maxWords: number;
   specialTokens: SpecialToken[];
 }
@@ -36,7 +35,7 @@ interface Word {
   count: number;
 }
 
-/** The `tokenizer.json`, to be written with JSON.stringify. Throws InputError if the entries do not fit. */
+/** Returns the `tokenizer.json`, to be written with JSON.stringify. Throws InputError if the entries do not fit. */
 export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<string, unknown> {
   const work = train(texts, options);
   for (;;) {
@@ -45,7 +44,7 @@ export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<s
   }
 }
 
-/** Like `trainBpe`, and holds the thread so many milliseconds at a time: a page that trains one stays awake. */
+/** Like `trainBpe`, but yields to other tasks after `busyMs` milliseconds of work, so that a page stays responsive. */
 export async function trainBpeInPieces(
   texts: Iterable<string>,
   options: BpeOptions,
@@ -79,7 +78,7 @@ function* train(texts: Iterable<string>, options: BpeOptions): Generator<void, R
   return tokenizerJson([...specials, ...known], merges, options.specialTokens);
 }
 
-/** Pre-tokens in byte characters with their counts; special tokens are cut out first, as the tokenizer will do. */
+/** Counts pre-tokens in byte characters. Special tokens are split off first, as the tokenizer will do. */
 function* countPreTokens(
   texts: Iterable<string>,
   alphabet: string[],
@@ -99,7 +98,9 @@ function* countPreTokens(
   return counts;
 }
 
-/** The pre-tokens whose becoming one token saves most, those seen at least twice; ties in code-point order. */
+/**
+ * Pre-tokens that save most tokens as single entries, among those that occur at least twice; ties in code-point order.
+ */
 function mostUseful(counts: Map<string, number>, limit: number): string[] {
   const saving = ([token, count]: [string, number]) => count * ([...token].length - 1);
   return [...counts]
@@ -109,7 +110,7 @@ function mostUseful(counts: Map<string, number>, limit: number): string[] {
     .map(([token]) => token);
 }
 
-/** Adds one entry a merge to `known` until it holds `limit`, or nothing is left that occurs twice. */
+/** Adds one entry per merge to `known` until it has `limit` entries, or no pair occurs twice. */
 function* learnMerges(
   counts: [string, number][],
   known: Set<string>,
@@ -132,7 +133,7 @@ function mostFrequentPair(words: Word[]): [string, string] | null {
   const counts = new Map<string, number>();
   for (const { symbols, count } of words) {
     for (let i = 1; i < symbols.length; i++) {
-      // A byte character is never a space, so a space can join the two.
+      // A byte character is never a space, so a space can separate the two.
       const pair = `${symbols[i - 1]} ${symbols[i]}`;
       counts.set(pair, (counts.get(pair) ?? 0) + count);
     }
@@ -154,7 +155,7 @@ function mergePair(word: Word, [left, right]: [string, string]): void {
   }
 }
 
-/** GPT-2's printable stand-in for each byte. */
+/** Printable character for each byte, as in GPT-2. */
 export function byteAlphabet(): string[] {
   const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
   let next = 256;

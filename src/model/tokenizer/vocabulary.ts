@@ -1,6 +1,6 @@
 /**
- * The bytes that each token stands for, for stop strings and constrained decoding. Made
- * from tokenizer.json when the first request asks for it. Plain data, so that it can cross to a worker.
+ * Bytes of each token, for stop strings and constrained decoding. Read from tokenizer.json for the first request that
+ * needs it. Plain data, so that it can be sent to a worker.
  */
 
 import { byteAlphabet } from './trainBpe.ts';
@@ -8,7 +8,9 @@ import { InputError } from '../../errors.ts';
 
 export interface Vocabulary {
   bytes: Uint8Array;
-  /** [V + 1] token t is bytes starts[t] .. starts[t + 1] - 1; special tokens (end of turn and the like) have none. */
+  /**
+   * [V + 1] token t is bytes starts[t] .. starts[t + 1] - 1; special tokens (such as the end of turn) have no bytes.
+   */
   starts: Uint32Array;
 }
 
@@ -18,12 +20,15 @@ interface TokenizerJson {
   added_tokens?: { id: number; content: string; special: boolean }[];
 }
 
-/** The bytes of one token. */
+/** Bytes of one token. */
 export function tokenBytes({ bytes, starts }: Vocabulary, token: number): Uint8Array {
   return bytes.subarray(starts[token] ?? bytes.length, starts[token + 1] ?? bytes.length);
 }
 
-/** Throws InputError for a tokenizer whose tokens are neither byte-level (GPT-2) nor with byte fallback (SentencePiece). */
+/**
+ * Reads a vocabulary. Throws InputError for a tokenizer whose tokens are neither byte-level (GPT-2) nor with byte
+ * fallback (SentencePiece).
+ */
 export function vocabularyOf(tokenizerJson: unknown): Vocabulary {
   const json = tokenizerJson as TokenizerJson;
   const bytesOf = readerOf(json);
@@ -35,7 +40,7 @@ export function vocabularyOf(tokenizerJson: unknown): Vocabulary {
   return joined(tokens);
 }
 
-/** BPE and WordPiece name their ids; Unigram lists [text, score] in their order. */
+/** BPE and WordPiece map texts to ids; Unigram lists [text, score] in the order of ids. */
 function entries(vocab: unknown): [string, number][] {
   if (Array.isArray(vocab)) return (vocab as [string, number][]).map(([text], id) => [text, id]);
   return Object.entries((vocab ?? {}) as Record<string, number>);
@@ -51,7 +56,10 @@ function readerOf({ decoder }: TokenizerJson): (text: string) => Uint8Array {
   );
 }
 
-/** A character stands for a byte; one that does not (a few vocabularies hold such) stands for itself. */
+/**
+ * Decodes byte-level text: a character stands for a byte. Other characters, which a few vocabularies contain, stand for
+ * themselves.
+ */
 function byteLevel(): (text: string) => Uint8Array {
   const byteOf = new Map(byteAlphabet().map((character, byte) => [character, byte]));
   const encoder = new TextEncoder();
@@ -61,7 +69,7 @@ function byteLevel(): (text: string) => Uint8Array {
   };
 }
 
-/** "<0x0A>" is a byte, U+2581 a space. */
+/** Decodes SentencePiece text: "<0x0A>" is a byte, U+2581 a space. */
 function sentencePiece(text: string): Uint8Array {
   const byte = /^<0x([0-9A-F]{2})>$/.exec(text);
   return byte ? Uint8Array.of(parseInt(byte[1], 16)) : new TextEncoder().encode(text.replaceAll('\u2581', ' '));

@@ -1,4 +1,6 @@
-/** Tensors in few GPUBuffers: one, where the device binds that much, else as many as it takes. */
+/**
+ * Tensors in few GPUBuffers: one buffer if the device can bind it, otherwise several.
+ */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { RowChunk } from '../../gpu/ops/embed.ts';
@@ -13,28 +15,28 @@ import { Float32Scratch } from './float32Scratch.ts';
 import { type ArenaPlan, type Block, blockBytes, isTable, largestPacked, loadingRoom } from './plan.ts';
 import { exportTensors, importFrom, importTensors } from './transfer.ts';
 
-/** Operations on packed blocks; loaded where there are some. */
+/** Operations on packed blocks; loaded only if there are some. */
 export interface Packing {
   pack: typeof pack;
-  /** The product that reads them as they are; absent = they are made float32 before each product. */
+  /** Product that reads packed blocks directly. Undefined: they are converted to float32 before each product. */
   product?: typeof matmulPacked | undefined;
 }
 
 /**
- * Owns the buffers of a plan, addressed by block, filled and read by HF (or PEFT) name. What optimizers do to them they do to
- * whole buffers; padding between blocks stays 0. Throws OutOfMemoryError as the device does.
+ * Owns the buffers of a plan, addressed by block, and filled and read by Hugging Face (or PEFT) name. Optimizers
+ * process complete buffers; padding between blocks stays 0. Throws OutOfMemoryError like the device.
  */
 export class Arena {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
-  /** Whole buffers, padding included. */
+  /** Complete buffers, including padding. */
   readonly buffers: View[];
-  /** Absent if no block is packed. */
+  /** Undefined if no block is packed. */
   readonly packing: Packing | undefined;
   readonly scratch: Float32Scratch;
   readonly #views: Map<string, View>;
 
-  /** @param packing needed where the plan has packed blocks */
+  /** @param packing required if the plan has packed blocks */
   constructor(gpu: Gpu, plan: ArenaPlan, label: string, packing?: Packing) {
     this.gpu = gpu;
     this.blocks = plan.blocks;
@@ -46,12 +48,12 @@ export class Arena {
     this.scratch = new Float32Scratch(gpu, `${label}.float32`, loadingRoom(plan), unpacksFirst);
   }
 
-  /** There are packed blocks, and products read them as they are. */
+  /** True if there are packed blocks that products read directly. */
   get readsPacked(): boolean {
     return this.packing?.product !== undefined;
   }
 
-  /** 4-byte values in all buffers. */
+  /** Number of 4-byte values in all buffers. */
   get elements(): number {
     return this.buffers.reduce((sum, { bytes }) => sum + bytes / 4, 0);
   }
@@ -60,14 +62,14 @@ export class Arena {
     return this.#views.has(label);
   }
 
-  /** The block of that label. Throws RangeError if it is missing. */
+  /** Returns the block of that label. Throws RangeError if it is missing. */
   view(label: string): View {
     const view = this.#views.get(label);
     if (!view) throw new RangeError(`The arena "${this.buffers[0].buffer.label}" has no block "${label}".`);
     return view;
   }
 
-  /** A table: one block of that label, or its chunks of rows. */
+  /** Returns a table: one block of that label, or its chunks of rows. */
   chunks(label: string): RowChunk[] {
     const chunk = ({ label: name, size, width, parts }: Block): RowChunk => ({
       view: this.view(name),
@@ -78,8 +80,8 @@ export class Arena {
   }
 
   /**
-   * The weights of a view as products take them: the view itself, or, packed, recorded as float32 into room that the next
-   * call takes again.
+   * Returns the weights of a view as products need them: the view itself, or, if packed, converted to float32 in a
+   * scratch buffer that the next call overwrites.
    */
   float32(view: View): View {
     if (!view.packed) return view;
@@ -88,7 +90,10 @@ export class Arena {
     return this.scratch.view;
   }
 
-  /** Records y = x b, or x b^T, for a matrix b of these weights; a packed one is made float32 in the product, if it can be. */
+  /**
+   * Records y = x b, or x b^T, for a matrix b of these weights. A packed one is converted to float32 within the product
+   * if possible.
+   */
   product(args: MatmulArgs, transposed = false): void {
     if (args.b.packed && this.packing?.product) {
       const { turned = false } = args.b.packed;
@@ -98,24 +103,27 @@ export class Arena {
     (transposed ? matmulNt : matmulNn)(this.gpu, b === args.b ? args : { ...args, b });
   }
 
-  /** Records y [M, N / 2] = silu(gate) * up for x b = [gate | up] where one kernel does both; else false, and nothing. */
+  /**
+   * Records y [M, N / 2] = silu(gate) * up for x b = [gate | up], if one kernel does both. Otherwise records nothing
+   * and returns false.
+   */
   gatedProduct(args: MatmulArgs): boolean {
     return !args.b.packed && gatedMatmul(this.gpu, args);
   }
 
-  /** Host to device. Throws InputError naming a tensor that is missing or has another shape. */
+  /** Copies host tensors to the device. Throws InputError that names a tensor if it is missing or has another shape. */
   importTensors(tensors: TensorMap): void {
     importTensors(this, tensors);
     this.refresh();
   }
 
-  /** Host to device, piece by piece. Throws InputError. */
+  /** Copies weights to the device, piece by piece. Throws InputError. */
   async importFrom(source: WeightSource): Promise<void> {
     await importFrom(this, source);
     this.refresh();
   }
 
-  /** Device to host. */
+  /** Copies tensors to the host. */
   exportTensors(): Promise<TensorMap> {
     return exportTensors(this);
   }
@@ -125,7 +133,7 @@ export class Arena {
     return this.#views;
   }
 
-  /** Called when the values have changed, by an import or an optimizer. */
+  /** Called when the values have changed through an import or an optimizer. */
   refresh(): void {}
 
   free(): void {

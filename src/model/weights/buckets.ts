@@ -1,6 +1,9 @@
-/** Weights in buckets of one size: tensors of 4-byte values laid end to end and cut. `stream.ts` moves them from device to device. */
+/**
+ * Splits weights into buckets of equal size: tensors of 4-byte values are concatenated and split. `stream.ts` copies
+ * buckets from device to device.
+ */
 
-/** Shape in 4-byte values; two 16-bit floats are one. */
+/** Shape in 4-byte values; two 16-bit floats count as one value. */
 export interface WeightTensor {
   name: string;
   shape: number[];
@@ -20,7 +23,7 @@ const allBytes = (tensors: readonly WeightTensor[]): number => tensors.reduce((s
 export const bucketCount = (tensors: readonly WeightTensor[], bucketBytes: number): number =>
   Math.ceil(allBytes(tensors) / bucketBytes);
 
-/** The parts of tensors in bucket k, in order. */
+/** Returns the parts of tensors in bucket k, in order. */
 export function bucketParts(tensors: readonly WeightTensor[], bucketBytes: number, k: number): BucketPart[] {
   const [begin, end] = [k * bucketBytes, (k + 1) * bucketBytes];
   const parts: BucketPart[] = [];

@@ -1,12 +1,14 @@
-/** Room for weights as float32, on their way to or from the form in which an arena keeps them. */
+/**
+ * Scratch buffer for weights as float32, on their way to or from their storage form in an arena.
+ */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { View } from '../../gpu/view.ts';
 
-/** Owns that buffer, which is there while it is needed: always, where products read what is in it, else during a transfer. */
+/** Owns that buffer. It exists while needed: always if products read it, otherwise only during a transfer. */
 export class Float32Scratch {
   readonly bytes: number;
-  /** Products read what is in it. */
+  /** True if products read the buffer. */
   readonly isKept: boolean;
   readonly #gpu: Gpu;
   readonly #label: string;
@@ -24,7 +26,7 @@ export class Float32Scratch {
     return (this.#view ??= this.#gpu.buffer(this.#label, this.bytes));
   }
 
-  /** The transfer is over. */
+  /** Called when the transfer has ended. */
   release(): void {
     if (!this.isKept) this.free();
   }

@@ -1,10 +1,10 @@
 /**
- * The one copy of the weights: an arena that rollout reads, training reads, and AdamW updates in place. A table beyond what
- * the device binds is split by rows.
+ * The only copy of the weights: an arena that rollout and training read, and that AdamW updates in place. A table
+ * larger than the device's binding limit is split by rows.
  *
- * Linear weights are kept transposed, [in, out], so that the forward product reads neighbouring columns from
- * neighbouring threads; q, k and v are one matrix, gate and up another. HF names and layouts exist only in `plan.ts` and
- * `transfer.ts`.
+ * Linear weights are stored transposed, [in, out], so that neighbouring threads of the forward product read
+ * neighbouring columns. q, k and v are one matrix, gate and up another. Only `plan.ts` and `transfer.ts` know Hugging
+ * Face names and layouts.
  */
 
 import type { Gpu } from '../../gpu/device.ts';
@@ -36,17 +36,19 @@ interface WeightViews {
   /** [V, C]; the same as embed when tied */ head: RowChunk[];
 }
 
-/** How the matrices of a model are kept: `trained` ones as float32, read as they are or as a copy in halves. */
+/**
+ * Storage form of a model's matrices: `trained` ones are float32, and passes read them directly or as a copy in halves.
+ */
 export type MatrixForm = Kept | 'trained' | 'trainedHalf';
 
-/** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
+/** An arena with the blocks of a config: weights, gradients, or a moment. */
 export class GpuWeights extends Arena {
   /** The weights as passes read them. */
   readonly views: WeightViews;
-  /** The matrices once more, as passes read them; absent if they read the weights themselves. */
+  /** Copy of the matrices that passes read. Undefined if passes read the weights themselves. */
   readonly #copy: { arena: Arena; labels: string[] } | undefined;
 
-  /** @param packing needed where `form` is a packed one, or there are `stored` formats */
+  /** @param packing required if `form` is a packed one, or if there are `stored` formats */
   constructor(
     gpu: Gpu,
     config: ModelConfig,
@@ -72,7 +74,7 @@ export class GpuWeights extends Arena {
     };
   }
 
-  /** A buffer for n values of a matrix as `float32` gives it. */
+  /** Allocates a buffer for n values of a matrix in the form that `float32` returns. */
   matrixBuffer(label: string, n: number): View {
     return this.views.layers[0].wqkv.half ? this.gpu.halves(label, n) : this.gpu.buffer(label, n * 4);
   }
@@ -81,7 +83,7 @@ export class GpuWeights extends Arena {
     return new Map([...super.readBlocks, ...(this.#copy?.arena.readBlocks ?? [])]);
   }
 
-  /** Rounds the weights into the copy that passes read, where there is one. */
+  /** Rounds the weights into the copy that passes read, if there is one. */
   override refresh(): void {
     if (!this.#copy) return;
     const { arena, labels } = this.#copy;

@@ -1,4 +1,6 @@
-/** A model on the device with its weights in place, or nothing: what fails half-way frees what it had taken. */
+/**
+ * Loads a model with its weights onto the device. If loading fails, everything allocated for it is freed.
+ */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { preparePacked } from '../../gpu/ops/matmulPacked.ts';
@@ -10,11 +12,12 @@ import type { Packing } from './arena.ts';
 import type { WeightSource } from '../checkpoint/open.ts';
 import { readsPacked } from './plan.ts';
 
-/** In host memory, or read piece by piece. */
+/** Weights in host memory, or read piece by piece. */
 export type Weights = TensorMap | WeightSource;
 
 /**
- * A model with its weights. Throws what reading throws (InputError for damaged weights), with every buffer of the model freed.
+ * Returns a model with its weights. Rethrows errors of reading (InputError for damaged weights) after freeing every
+ * buffer of the model.
  */
 export async function loadModel(
   gpu: Gpu,
@@ -40,7 +43,7 @@ export async function loadModel(
   }
 }
 
-/** Loaded where weights are packed: few models are. */
+/** Loaded only if weights are packed, because few models need it. */
 async function loadPacking(config: ModelConfig): Promise<Packing & { prepare?: typeof preparePacked }> {
   const { pack } = await import('../../gpu/ops/pack.ts');
   if (!readsPacked(config)) return { pack };

@@ -1,20 +1,25 @@
-/** How weights are laid out: blocks end to end in few buffers, and where each HF tensor lies in them. */
+/**
+ * Layout of weights: blocks concatenated in few buffers, and the position of each Hugging Face tensor in them.
+ */
 
 import { fitsPackedProduct, packedBytes, type PackedFormat } from '../../gpu/packedFormat.ts';
 import type { ModelConfig } from '../config.ts';
 import { InputError } from '../../errors.ts';
 import { parameterSpecs } from '../params.ts';
 
-/** How a matrix is kept: packed in fewer bits, or as 16-bit floats that kernels read as they are. */
+/** Storage of a matrix: packed in fewer bits, or as 16-bit floats that kernels read directly. */
 export type Kept = PackedFormat | 'half';
 
-/** Place of one HF tensor in a block: [rows, cols] of HF, written transposed at column `column` if `transposed`. */
+/**
+ * Position of one Hugging Face tensor in a block: its [rows, cols], written transposed at column `column` if
+ * `transposed`.
+ */
 export interface TensorPart {
   name: string;
   shape: number[];
   transposed: boolean;
   column: number;
-  /** Rows of the tensor that the block holds; absent if it holds all of them. */
+  /** Rows of the tensor that the block holds. Default: all rows. */
   rows?: { first: number; count: number };
 }
 
@@ -23,14 +28,14 @@ export interface Block {
   label: string;
   /** Elements. */
   size: number;
-  /** Columns of a row of the block. */
+  /** Number of columns of the block. */
   width: number;
-  /** Number of its buffer in the arena. */
+  /** Index of its buffer in the arena. */
   buffer: number;
   /** Byte offset in that buffer, a multiple of 256. */
   offset: number;
   parts: TensorPart[];
-  /** Absent = float32. */
+  /** Undefined = float32. */
   format?: Kept | undefined;
   /** Packed by the file that it is from, and a matrix of a layer then lies as [out, in]. */
   isStored?: boolean;
@@ -40,10 +45,10 @@ export interface Block {
 export const blockBytes = ({ size, format }: Pick<Block, 'size' | 'format'>): number =>
   format === 'half' ? Math.ceil(size / 2) * 4 : format ? packedBytes(format, size) : size * 4;
 
-/** A table of packed weights is cut so that no more of it than this is float32 at a time. */
+/** Largest float32 size of one chunk of a packed table; the table is split accordingly. */
 const PACKED_TABLE_BYTES = 16 << 20;
 
-/** How an arena is laid out. */
+/** Layout of an arena. */
 export interface ArenaPlan {
   blocks: Block[];
   /** Bytes of each buffer. */
@@ -52,7 +57,8 @@ export interface ArenaPlan {
 }
 
 /**
- * Lays blocks end to end in buffers of at most `maxBytes`, in order. Throws InputError for a block that fits none.
+ * Concatenates blocks in buffers of at most `maxBytes`, in order. Throws InputError for a block that fits into no
+ * buffer.
  */
 export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes = Infinity): ArenaPlan {
   const buffers = [0];
@@ -71,7 +77,7 @@ export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes
   return { blocks: placed, buffers, bytes: buffers.reduce((a, b) => a + b, 0) };
 }
 
-/** Rows of a [V, C] table that a buffer holds: all, or a multiple of 64. */
+/** Rows of a [V, C] table per buffer: all, or a multiple of 64. */
 function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
   const fit = Math.floor(maxBytes / (C * 4));
   const step = fit >= V ? V : Math.max(64, Math.floor(fit / 64) * 64);
@@ -81,23 +87,29 @@ function rowChunks(V: number, C: number, maxBytes: number): { first: number; cou
   }));
 }
 
-/** Values of the largest packed block: what must be float32 at a time. 0 where nothing is packed. */
+/**
+ * Number of values of the largest packed block, which must fit into the float32 scratch buffer; 0 if no block is
+ * packed.
+ */
 export const largestPacked = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
   blocks.reduce((most, { size, format }) => (isPacked(format) ? Math.max(most, size) : most), 0);
 
 const isPacked = (format: Kept | undefined): format is PackedFormat => format !== undefined && format !== 'half';
 
-/** The matrices of a plan as halves, in buffers of at most `maxBytes`: what passes read while the plan's floats are trained. */
+/**
+ * Plan of a copy of the matrices as halves, in buffers of at most `maxBytes`: passes read the copy while the float32
+ * values are trained.
+ */
 export const halfCopy = ({ blocks }: ArenaPlan, maxBytes = Infinity): ArenaPlan =>
   placeBlocks(
     blocks.filter(({ parts }) => isMatrix(parts)).map((block) => ({ ...block, format: 'half' })),
     maxBytes,
   );
 
-/** Values on their way to or from halves at a time, where they need not be turned first. */
+/** Values converted to or from halves per step, unless they must be transposed first. */
 const CAST_PIECE = 1 << 20;
 
-/** Values that must lie as float32 for a plan's blocks to be filled and read. */
+/** Number of values that the float32 scratch buffer needs to fill and read a plan's blocks. */
 export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
   blocks.reduce((most, { size, format, parts }) => {
     if (!format) return most;
@@ -109,7 +121,9 @@ export const isTable = (name: string): boolean => !name.startsWith('model.layers
 
 const isMatrix = ([{ shape }]: TensorPart[]): boolean => shape.length === 2;
 
-/** True if products can read this model's packed matrices as they are: all sides are multiples of 8, as real models' are. */
+/**
+ * True if products can read this model's packed matrices directly: all sides must be multiples of 8, as in real models.
+ */
 export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, ...config }: ModelConfig): boolean {
   const { headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   return [V, F, H * D, (H + 2 * K) * D].every((side) => fitsPackedProduct(side, C));
@@ -134,12 +148,12 @@ function inRows(parts: readonly TensorPart[]): TensorPart[] {
   });
 }
 
-/** Chunks of a [V, C] table on a device that binds `maxBytes`. */
+/** Chunks of a [V, C] table on a device that can bind `maxBytes`. */
 const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
   rowChunks(vocabSize, hiddenSize, isPacked(format) ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
 
 /**
- * The blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given.
+ * Plans the blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given.
  * @param stored tensors that a file holds in a format of the device: a matrix all of whose parts are is kept so, as it lies there
  */
 export function planBlocks(

@@ -1,4 +1,7 @@
-/** Both ends of the way of trained weights from one device to another, bucket by bucket; verl's send_weights and receive_weights. */
+/**
+ * Both ends of a transfer of trained weights from one device to another, bucket by bucket; verl's send_weights and
+ * receive_weights.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { Gpu } from '../../gpu/device.ts';
@@ -6,46 +9,52 @@ import type { View } from '../../gpu/view.ts';
 import { type LlamaModel, trainedBlocks } from '../llama.ts';
 import { bucketCount, bucketParts, type WeightTensor } from './buckets.ts';
 
-/** How weights are sent. */
+/** Options of a transfer. */
 export interface SendOptions {
-  /** A multiple of 4. */
+  /** Size of a bucket, a multiple of 4. */
   bucketBytes: number;
-  /** delta = without the buckets whose bytes are as they were sent last. */
+  /** delta = without the buckets whose bytes have not changed since the last transfer. */
   content: 'whole' | 'delta';
-  /** The receiver does not have what was sent last: everything is sent. */
+  /** True if the receiver does not have the last transfer, so that all buckets must be sent. */
   afresh: boolean;
 }
 
-/** The device that trains. */
+/** Device that trains. */
 export interface WeightSender {
-  /** Begins a transfer; resolves to the tensors that fill the buckets. */
+  /** Starts a transfer; resolves to the tensors that fill the buckets. */
   openSend(options: SendOptions): Promise<WeightTensor[]>;
-  /** Reads bucket k; undefined = as it was sent last. The caller may transfer it. Nothing may be trained between two buckets. */
+  /**
+   * Reads bucket k; undefined = unchanged since the last transfer. The caller can transfer the buffer. Weights must not
+   * be updated between two buckets.
+   */
   sendWeights(k: number): Promise<ArrayBuffer | undefined>;
 }
 
-/** The device that generates. */
+/** Device that generates. */
 export interface WeightReceiver {
-  /** Begins a transfer, and forgets one that was not ended. Throws InputError if its weights are other tensors. */
+  /** Starts a transfer and drops an unfinished one. Throws InputError if the receiver's weights are other tensors. */
   openReceive(tensors: readonly WeightTensor[], bucketBytes: number): Promise<void>;
-  /** Keeps bucket k beside the weights in use. */
+  /** Stores bucket k next to the weights in use. */
   receiveWeights(k: number, data: ArrayBuffer): Promise<void>;
-  /** Everything that was received takes effect at a token boundary, as `version`. Throws where it is not `count` buckets. */
+  /**
+   * Activates all received buckets at a token boundary, as `version`. Throws unless exactly `count` buffers were
+   * received.
+   */
   useWeights(version: number, count: number): Promise<void>;
-  /** Forgets what was received: the weights in use stay. */
+  /** Drops received buckets; the weights in use stay. */
   dropWeights(): Promise<void>;
 }
 
 const tensorsOf = (blocks: ReadonlyMap<string, View>): WeightTensor[] =>
   [...blocks].map(([name, { bytes }]) => ({ name, shape: [bytes / 4] }));
 
-/** Owns copies of what it sent last, in host memory, where deltas are asked for. */
+/** Sends weights. For deltas it keeps copies of the last transfer in host memory. */
 export class DeviceSender implements WeightSender {
   readonly #gpu: Gpu;
   readonly #views: View[];
   readonly #tensors: WeightTensor[];
   #bucketBytes = 0;
-  /** By bucket; undefined if whole weights are sent. */
+  /** Last sent buckets by index; undefined if every transfer is complete. */
   #sent: Map<number, ArrayBuffer> | undefined;
 
   constructor(gpu: Gpu, model: LlamaModel) {
@@ -75,9 +84,9 @@ export class DeviceSender implements WeightSender {
 }
 
 /**
- * Owns the buckets that have arrived until they take effect. They wait in upload buffers, in the host's memory: rollout continues by
- * the old weights meanwhile, no second set of weights is in the device's memory, and once all are there only copies on the device
- * are left to do. A transfer that fails has changed nothing.
+ * Stores received buckets until they are activated. They wait in upload buffers in host memory, so rollout continues
+ * with the old weights and the device needs no memory for a second set. Once all have arrived, only copies on the
+ * device remain. A failed transfer changes nothing.
  */
 export class DeviceReceiver implements WeightReceiver {
   readonly #gpu: Gpu;
@@ -159,6 +168,6 @@ export class DeviceReceiver implements WeightReceiver {
 function sameBytes(a: ArrayBuffer, b: ArrayBuffer): boolean {
   const [x, y] = [new Uint32Array(a), new Uint32Array(b)];
   if (x.length !== y.length) return false;
-  for (let i = 0; i < x.length; i++) if (x[i] !== y[i]) return false; // `every` takes twice as long and more
+  for (let i = 0; i < x.length; i++) if (x[i] !== y[i]) return false; // `every` takes at least twice as long
   return true;
 }

@@ -1,4 +1,7 @@
-/** Tensors by HF (or PEFT) name into the blocks of an arena and out of them: transposed, cut, cast and packed on the way. */
+/**
+ * Copies tensors by Hugging Face (or PEFT) name into the blocks of an arena and out of them: transposes, splits,
+ * converts and packs them.
+ */
 
 import type { Gpu } from '../../gpu/device.ts';
 import { cast } from '../../gpu/ops/cast.ts';
@@ -11,27 +14,27 @@ import type { TensorMap } from '../engine.ts';
 import type { Float32Scratch } from './float32Scratch.ts';
 import type { Block, TensorPart } from './plan.ts';
 
-/** The part of an arena that a transfer needs. */
+/** Part of an arena that a transfer needs. */
 interface Blocks {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
-  /** Whole buffers. */
+  /** Complete buffers. */
   readonly buffers: readonly View[];
   readonly scratch: Float32Scratch;
   readonly packing?: { pack: typeof pack } | undefined;
-  /** The block of that label. */
+  /** Returns the block of that label. */
   view(label: string): View;
-  /** A block's values as float32, recorded. */
+  /** Returns a block's values as float32; records the conversion. */
   float32(view: View): View;
 }
 
 /** Most bytes read back at a time. */
 export const EXPORT_PIECE_BYTES = 32 << 20;
 
-/** Bytes written to the device before it is waited for. */
+/** Bytes written to the device before it is awaited. */
 const PENDING_BYTES = 16 << 20;
 
-/** Host to device. Throws InputError naming a tensor that is missing or has another shape. */
+/** Copies host tensors to the device. Throws InputError that names a tensor if it is missing or has another shape. */
 export function importTensors(arena: Blocks, tensors: TensorMap): void {
   const writer = new BlockWriter(arena);
   for (const block of arena.blocks) {
@@ -43,13 +46,13 @@ export function importTensors(arena: Blocks, tensors: TensorMap): void {
   arena.scratch.release();
 }
 
-/** Host to device, piece by piece: what is in host memory is a few pieces, never the model. Throws InputError. */
+/** Copies weights to the device piece by piece, so that host memory holds only a few pieces. Throws InputError. */
 export async function importFrom(arena: Blocks, source: WeightSource): Promise<void> {
   const writer = new BlockWriter(arena);
   let pending = 0;
   for await (const piece of source.pieces()) {
     await writer.writePiece(piece);
-    // A device keeps a copy of what was written until it has run.
+    // A device holds a copy of written data until the write has run.
     if ((pending += piece.data.byteLength) < PENDING_BYTES) continue;
     await arena.gpu.idle();
     pending = 0;
@@ -59,7 +62,7 @@ export async function importFrom(arena: Blocks, source: WeightSource): Promise<v
   arena.scratch.release();
 }
 
-/** Device to host. */
+/** Copies tensors to the host. */
 export async function exportTensors(arena: Blocks): Promise<TensorMap> {
   const tensors: TensorMap = new Map();
   for (const [i, buffer] of arena.buffers.entries()) {
@@ -79,19 +82,19 @@ export async function exportTensors(arena: Blocks): Promise<TensorMap> {
 }
 
 /**
- * Writes blocks as they arrive. A block that is kept in fewer bits is collected in the scratch buffer, and converted when its
- * last part is there: parts of one block come one after another.
+ * Writes blocks as their parts arrive. A block stored in fewer bits is collected in the scratch buffer and converted
+ * when its last part has arrived. The parts of one block arrive one after another.
  */
 class BlockWriter {
   readonly #arena: Blocks;
-  /** The block in the scratch buffer. */
+  /** Block in the scratch buffer. */
   #open: Block | undefined;
 
   constructor(arena: Blocks) {
     this.#arena = arena;
   }
 
-  /** All of a block. */
+  /** Writes a complete block. */
   write(block: Block, values: Float32Array): void {
     if (block.format === 'half') return this.#castIn(block, values, 0);
     const { view, start } = this.#target(block);
@@ -125,7 +128,7 @@ class BlockWriter {
     );
   }
 
-  /** Converts the block that was collected. */
+  /** Converts the collected block. */
   close(): void {
     if (!this.#open?.format) return;
     const { gpu, scratch, packing } = this.#arena;
@@ -150,9 +153,9 @@ class BlockWriter {
       gpu.write(view, turned.subarray(c * rows, (c + 1) * rows), start + c * block.width + firstRow);
   }
 
-  /** Writes halves from element `at` of a block on, as many at a time as there is room for. */
+  /** Writes halves from element `at` of a block on, as many at a time as fit into the scratch buffer. */
   #castIn(block: Block, data: Float32Array, at: number): void {
-    this.close(); // it has the scratch buffer to itself
+    this.close(); // this needs the full scratch buffer
     const { gpu, scratch } = this.#arena;
     const y = this.#arena.view(block.label);
     for (let i = 0; i < data.length; i += scratch.bytes / 4) {
@@ -162,7 +165,7 @@ class BlockWriter {
     }
   }
 
-  /** View that a block is written to, and the element it starts at. */
+  /** Returns the view that a block is written to, and its first element there. */
   #target(block: Block): { view: View; start: number } {
     if (!block.format) return { view: this.#arena.buffers[block.buffer], start: block.offset / 4 };
     if (this.#open !== block) this.close();
@@ -171,7 +174,7 @@ class BlockWriter {
   }
 }
 
-/** The values of a block that is not kept as float32; undefined for one that is. */
+/** Values of a block that is not stored as float32; undefined for a float32 block. */
 async function convertedValues(arena: Blocks, block: Block): Promise<Float32Array | undefined> {
   if (block.format === 'half') return castOut(arena, block);
   return block.format && arena.gpu.readF32(arena.float32(arena.view(block.label)));
@@ -189,7 +192,7 @@ async function castOut(arena: Blocks, { label, size }: Block): Promise<Float32Ar
   return all;
 }
 
-/** In pieces, so that the read-back buffer does not grow with the model. */
+/** Reads in pieces, so that the read-back buffer does not grow with the model. */
 async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
   if (view.bytes <= EXPORT_PIECE_BYTES) return gpu.readF32(view);
   const all = new Float32Array(view.bytes / 4);
@@ -201,14 +204,14 @@ async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
   return all;
 }
 
-/** The part of a piece that lies in the rows of a part, counted from the part's first. */
+/** Part of a piece within the rows of a tensor part, counted from the part's first row. */
 function pieceWithin({ first, data, ...piece }: WeightPiece, { rows, shape }: TensorPart): WeightPiece {
   const [begin, end] = [rows!.first * shape[1], (rows!.first + rows!.count) * shape[1]];
   const [from, to] = [Math.max(begin, first), Math.min(end, first + data.length)];
   return { ...piece, first: Math.max(0, from - begin), data: data.subarray(from - first, Math.max(from, to) - first) };
 }
 
-/** x [rows, cols] to [cols, rows]. */
+/** Transposes x [rows, cols] to [cols, rows]. */
 function transposed(x: Float32Array, rows: number, cols: number): Float32Array {
   const y = new Float32Array(x.length);
   for (let r = 0; r < rows; r++) for (let c = 0; c < cols; c++) y[c * rows + r] = x[r * cols + c];
@@ -225,7 +228,7 @@ function findTensor(tensors: TensorMap, part: TensorPart) {
   return found;
 }
 
-/** Copies one HF tensor into ('in') or out of ('out') its block. */
+/** Copies one Hugging Face tensor into ('in') or out of ('out') its block. */
 function copyPart(block: Block, part: TensorPart, host: Float32Array, all: Float32Array, way: 'in' | 'out'): void {
   const begin = (part.rows?.first ?? 0) * block.width;
   const data = part.rows ? all.subarray(begin, begin + block.size) : all;

@@ -10,6 +10,7 @@ const colourOf = (algorithm: number) => `--series-${algorithm % COLOURS}`;
 /** Evaluated steps have marks if there are fewer than this. */
 const FEW = 12;
 
+/** Adds the content of compare.html to the page. */
 export function comparisonView(report: ComparisonReport, parent: HTMLElement): void {
   const { title, about, charts, config } = report;
   const curves = charts.map(chartOf);

@@ -11,6 +11,7 @@ export const colourOf = (kind: EventKind): string => `var(--event-${kind})`;
 /** Width of every drawing, in its own units. */
 const WIDTH = 1000;
 
+/** Formats milliseconds as seconds. */
 export const seconds = (ms: number): string =>
   ms > 0 && ms < 100 ? `${ms.toPrecision(2)} ms` : `${(ms / 1000).toPrecision(3)} s`;
 

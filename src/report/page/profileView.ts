@@ -6,6 +6,7 @@ import { KINDS } from '../profileStats.ts';
 import { el, scrolling, table } from '../../ui/dom.ts';
 import { colourOf, completionCurves, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
 
+/** Adds the content of profile.html to the page. */
 export function profileView(report: ProfileReport, parent: HTMLElement): void {
   const { title, steps, samples, advice, stops, slowest } = report;
   const sections: [heading: string, ...content: Node[]][] = [

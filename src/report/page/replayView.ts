@@ -5,6 +5,7 @@ import { el, scrolling, table } from '../../ui/dom.ts';
 import { short } from '../../ui/format.ts';
 import { chartFigures } from './runView.ts';
 
+/** Adds the content of replay.html to the page. */
 export function replayView({ title, notes, charts, steps, rewards }: ReplayReport, parent: HTMLElement): void {
   parent.append(el('h1', '', `Replay of ${title}`), ...notes.map((note) => el('p', '', note)));
   const { figures, draw } = chartFigures(charts);
@@ -12,7 +13,7 @@ export function replayView({ title, notes, charts, steps, rewards }: ReplayRepor
   draw();
 }
 
-/** Formats a number, or a dash if there is none. */
+/** Formats a number, or a dash for a missing one. */
 const number = (value: number | null | undefined): string =>
   value === null || value === undefined ? '-' : short(value);
 

@@ -9,6 +9,7 @@ import { drawCharts, LineChart } from '../../ui/lineChart.ts';
 /** Values of a chart have marks if there are fewer than this. */
 const FEW = 40;
 
+/** Adds the content of report.html to the page. */
 export function runView(
   { title, summary, charts, rollouts, valRollouts, config }: RunReport,
   parent: HTMLElement,

@@ -1,24 +1,28 @@
-/** Events of a sample for the profile: one for each span of its time. Times are performance.now(), milliseconds. */
+/**
+ * Events of a sample for the profile: one per span of its time. Times are performance.now(), milliseconds.
+ */
 
 import type { SpanKind } from '../server/turnClock.ts';
 
 /**
- * 'start' = waiting for its turn to begin; 'generate' = in the engine, of which 'queue' (for a slot), 'prefill', 'decode'
- * and 'sample' (drawing tokens; part of 'decode' where the GPU does not time it) are parts where the engine tells them
- * apart; 'reward' = scoring; 'wait' = done, waiting for the step's others.
+ * 'start' = waiting to start; 'generate' = in the engine. If the engine measures them, 'generate' is divided into
+ * 'queue' (waiting for a slot), 'prefill', 'decode' and 'sample' (sampling tokens; part of 'decode' without GPU
+ * timestamps). 'reward' = scoring; 'wait' = finished and waiting for the step's other samples.
  */
 export type EventKind = 'start' | 'generate' | SpanKind | 'parse' | 'tool' | 'reward' | 'wait';
 
-/** A span of a sample's time, milliseconds of performance.now(). */
+/** A span of a sample's time, in milliseconds of performance.now(). */
 export interface SampleEvent {
-  /** What it was spent on. */
+  /** Activity during the span. */
   kind: EventKind;
-  /** Assistant turns finished when it ended. */
+  /** Number of assistant turns finished at the end of the span. */
   turn: number;
-  /** When it began. */
+  /** Start of the span. */
   start: number;
-  /** When it ended. */
+  /** End of the span. */
   end: number;
-  /** 'prefill', 'decode', 'sample': GPU time of the passes the sample was in; absent without timestamps. */
+  /**
+   * GPU time of the passes that the sample was in, for 'prefill', 'decode' and 'sample'. Undefined without timestamps.
+   */
   gpuMs?: number;
 }

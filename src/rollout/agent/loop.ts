@@ -1,6 +1,6 @@
 /**
- * Agent loops: each drives one sample from its prompt to its last token. After verl's, registered by name: `single_turn`,
- * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool delays no other sample.
+ * Agent loops: each drives one sample from its prompt to its last token. As in verl, they are registered by name:
+ * `single_turn`, `tool_agent`, and custom loops. Every sample runs its own loop, so a slow tool delays no other sample.
  */
 
 import { InputError, shownValue, UserCodeError } from '../../errors.ts';
@@ -14,37 +14,38 @@ import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
 
 /**
- * Runs a sample to its end and returns the reason. An exception ends the run, or under trainer.onError: skip the sample
- * alone; tools and calls fail by text instead. What it sets as `sample.state` the reward function finds as ScoredSample.state.
+ * Runs a sample to its end and returns the reason. An exception ends the run, or with trainer.onError: skip only the
+ * sample; failing tools and calls are instead reported to the model as text. The reward function finds the loop's
+ * `sample.state` as ScoredSample.state.
  */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
 
 export interface AgentLoopOutput {
   trajectory: Trajectory;
-  /** Assistant and tool messages after the prompt, decoded. */
+  /** Decoded assistant and tool messages after the prompt. */
   messages: Message[];
   /** Rewards of stateful tools, by tool; see Tool.calcReward. */
   toolRewards: Record<string, number>;
   /** See ScoredSample.turnRewards. */
   turnRewards: number[];
-  /** States of stateful tools and of the environment as they were at the end, by name. */
+  /** Final states of stateful tools and of the environment, by name. */
   toolStates: Record<string, unknown>;
-  /** The environment's first observation; '' = none. */
+  /** First observation of the environment, or ''. */
   observation: string;
-  /** What the loop set. */
+  /** State that the loop has set. */
   state: unknown;
-  /** Milliseconds this sample waited for the engine and for its tools. */
+  /** Milliseconds that this sample waited for the engine and for its tools. */
   timing: { generateMs: number; toolsMs: number };
-  /** What the user's loop, tool parser or tool did wrong, where `onError` is 'skip'. */
+  /** Error of the user's loop, tool parser or tool, if `onError` is 'skip'. */
   fault?: UserCodeError;
 }
 
-/** One answer; tool calls in it are plain text. */
+/** Generates one answer; tool calls in it are plain text. */
 const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?? 'completed';
 
 /**
- * Generate, run the tool calls, append their output, generate again, until a turn has no call. An environment with a `step`
- * answers such a turn, and the loop continues.
+ * Generates, runs the tool calls, appends their output and generates again, until a turn has no call. An environment
+ * with a `step` answers a turn without a call, and the loop continues.
  */
 const toolAgent: AgentLoop = async (sample) => {
   for (;;) {
@@ -61,15 +62,15 @@ const LOOPS = new Map<string, AgentLoop>([
   ['tool_agent', toolAgent],
 ]);
 
-/** Names that rows of verl's data sets have. A loop that is registered under one of them comes first. */
+/** Loop names in rows of verl's data sets. A registered loop with the same name has priority. */
 const VERL_NAMES: Readonly<Record<string, string>> = { single_turn_agent: 'single_turn' };
 
-/** Makes a loop known as `rollout.agent.defaultAgentLoop`, or to a problem by its `agentName` (verl's agent_name). */
+/** Registers a loop for `rollout.agent.defaultAgentLoop` and for a problem's `agentName` (verl's agent_name). */
 export function registerAgentLoop(name: string, loop: AgentLoop): void {
   LOOPS.set(name, loop);
 }
 
-/** Throws InputError for a name that is not registered. */
+/** Returns a registered loop. Throws InputError for an unknown name. */
 export function agentLoopOf(name: string): AgentLoop {
   const loop = registered(name);
   if (loop) return loop;
@@ -91,8 +92,9 @@ export function checkAgentName(problem: Problem): void {
 }
 
 /**
- * Runs a problem's agent loop. Throws InputError on a prompt longer than the limits, UserCodeError where the user's own loop
- * or tool parser fails, or a tool returns what it must not, and `onError` is not 'skip'; a tool that throws is told to the model.
+ * Runs a problem's agent loop. Throws InputError if the prompt is longer than the limits. Unless `onError` is 'skip',
+ * throws UserCodeError if a custom loop or tool parser fails or a tool returns an invalid value. If a tool throws, the
+ * model reads an error message.
  */
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
   checkAgentName(input.problem);
@@ -137,14 +139,14 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
     const { messages, timing, toolRewards, turnRewards, toolStates, state, observation } = sample;
     const trajectory = AgentSample.prototype.trajectory.call(sample, stopReason);
     const output = { trajectory, messages, timing, toolRewards, turnRewards, toolStates, state, observation };
-    return fault ? { ...output, messages: [], fault } : output; // what a failed loop left there is no one's to read
+    return fault ? { ...output, messages: [], fault } : output; // messages of a failed loop are not used
   } finally {
-    if (own) ended.abort(); // a loop that was left behind generates no more
+    if (own) ended.abort(); // a loop that did not return in time generates no more
     clearTimeout(timer);
     stopWaiting?.();
     if (sample.generating) {
-      engine.abort([requestId]); // the loop has left without waiting for it
-      await sample.generating.catch(() => {}); // nobody is left to hear of it
+      engine.abort([requestId]); // the loop has returned without awaiting this turn
+      await sample.generating.catch(() => {}); // the result is not used
     }
     engine.release(requestId);
   }
@@ -154,7 +156,7 @@ function startTimer(ms: number | undefined, onEnd: () => void) {
   return ms === undefined ? undefined : setTimeout(onEnd, ms);
 }
 
-/** A problem may ask for a loop of its own, as verl's data sets do. */
+/** Name of the loop: a problem can name one, as in verl's data sets. */
 function loopName({ problem, agentLoop = 'tool_agent' }: AgentLoopInput): string {
   return problem.agentName ?? agentLoop;
 }

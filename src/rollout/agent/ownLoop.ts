@@ -1,4 +1,6 @@
-/** Runs an agent loop of the user's own: whatever it does, it ends, with a stop reason or with one error that names it. */
+/**
+ * Runs a custom agent loop. Whatever the loop does, it ends with a stop reason or with one error that names it.
+ */
 
 import { blame, shownValue, UserCodeError } from '../../errors.ts';
 import { isMessage } from '../../tasks/problem.ts';
@@ -9,14 +11,14 @@ import { AgentSample } from './sample.ts';
 import type { TurnSampling } from './turnSampling.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
 
-/** Milliseconds that a loop has to return in after its sample was ended from outside. */
+/** Milliseconds in which a loop must return after its sample was ended from outside. */
 const LAST_WORDS_MS = 1000;
-/** A longer timer fires at once. */
+/** Longest delay of a timer; a longer one fires immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A sample that tells when its loop waits for neither the model nor tools. */
+/** A sample that reports when its loop is waiting neither for the model nor for tools. */
 export class WatchedSample extends AgentSample {
-  /** Set by who waits for the loop. */
+  /** Set by the caller that waits for the loop. */
   onIdle: (idle: boolean) => void = () => undefined;
   #busy = 0;
 
@@ -43,10 +45,10 @@ export class WatchedSample extends AgentSample {
 }
 
 /**
- * The loop's stop reason. Throws UserCodeError if the loop throws, returns none, leaves messages that are none, or does
- * nothing for `limits.loopTimeoutMs`; and as it is what the engine threw. A loop that continues after its sample was ended is
- * left behind: its turns end at once.
- * @param ended aborts when the sample has to end
+ * Returns the loop's stop reason. Throws UserCodeError if the loop throws, returns no reason, leaves invalid messages,
+ * or is idle for `limits.loopTimeoutMs`. Rethrows errors of the engine unchanged. A loop that continues after its
+ * sample was ended is abandoned: its turns end immediately.
+ * @param ended aborts when the sample must end
  */
 export async function runOwnLoop(
   name: string,
@@ -65,7 +67,7 @@ export async function runOwnLoop(
       const tooLong = `${what} did neither generate, call tools nor end in ${ms / 1000} s (rollout.agent.timeoutS); ${expected}.`;
       const end = () => reject(new UserCodeError('agent loop took too long', tooLong));
       sample.onIdle = (idle) => {
-        if (ended.aborted) return; // the timer is then that of the last words
+        if (ended.aborted) return; // the timer now limits the time to return
         clearTimeout(timer);
         if (idle) timer = setTimeout(end, Math.min(ms, LONGEST_TIMER_MS));
       };
@@ -93,7 +95,7 @@ export async function runOwnLoop(
   }
 }
 
-/** Throws UserCodeError: rewards and reports read them. */
+/** Throws UserCodeError if a message is invalid, because rewards and reports read them. */
 function checkMessages(what: string, messages: readonly unknown[]): void {
   const at = messages.findIndex((message) => !isMessage(message));
   if (at < 0) return;

@@ -1,4 +1,6 @@
-/** Encodes a problem's prompt by the chat template and checks its length. */
+/**
+ * Encodes a problem's prompt with the chat template and checks its length.
+ */
 
 import { InputError } from '../../errors.ts';
 import { problemName } from '../../tasks/problem.ts';
@@ -7,7 +9,7 @@ import type { AgentLoopInput } from './types.ts';
 
 type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
 
-/** Encodes a problem's prompt. The tokenizer keeps it: the samples of a group, which start at once, cost one encoding. */
+/** Encodes a problem's prompt. The tokenizer caches the result, so the samples of a group cost one encoding. */
 export function encodePrompt({
   tokenizer,
   problem,
@@ -18,9 +20,9 @@ export function encodePrompt({
 }
 
 /**
- * The prompt of a sample: as encoded where it fits, else cut as `limits.truncation` says, by tokens (verl's
- * data.truncation): left keeps the last tokens, right the first, middle half of each, the odd token at the end.
- * Throws InputError if it is too long and nothing says how to cut it.
+ * Returns the prompt of a sample. If it is too long, truncates it by tokens as `limits.truncation` sets (verl's
+ * data.truncation): left keeps the last tokens, right the first, middle half of each, with an odd token at the end.
+ * Throws InputError if the prompt is too long and no truncation is set.
  */
 export function promptOf(input: PromptInput): Uint32Array {
   const { limits, problem } = input;
@@ -44,7 +46,7 @@ export function promptOf(input: PromptInput): Uint32Array {
   }
 }
 
-/** A tool as chat templates get it: OpenAI's function format. */
+/** Returns a tool in the form that chat templates expect: OpenAI's function format. */
 export function openAiSchema({ name, description, parameters }: Omit<Tool, 'execute'>): unknown {
   return { type: 'function', function: { name, description, parameters } };
 }

@@ -1,8 +1,9 @@
 /**
- * What a sample has received: its turns and the outputs of its tools. A checkpoint keeps it. A resumed run starts the
- * agent loop again and gives it these answers in place of the engine's and the tools', until it stands where it stood; the
- * turn in flight continues after its last token. A loop that then asks for something else (its code or the config has changed, or
- * it went by the clock) continues from there by itself, and what was recorded of the rest is dropped.
+ * Records what a sample has received, its turns and tool outputs, for a checkpoint. A resumed run starts the agent loop
+ * again. The record answers its requests instead of the engine and the tools, until the loop has caught up; the turn in
+ * flight then continues after its last token. If the loop requests something else (because its code or the config has
+ * changed, or it depends on the time), it continues from there without the record, and the rest of the record is
+ * dropped.
  */
 
 import { hash } from '../../tasks/random.ts';
@@ -13,44 +14,45 @@ import type { ToolStates } from '../tools/states.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, TurnEngine } from '../types.ts';
 import { nextTask } from './yield.ts';
 
-/** A turn, or the outputs of its calls; `asked` = hash of what the loop had asked for. */
+/** A turn, or the outputs of its calls. `asked` = hash of the loop's request. */
 export type Received = { asked: number } & ({ generation: Generation } | { results: ToolResult[] });
 
-/** What tools gave at the end of their sample, and how many of them failed there. */
+/** Result of the tools at the end of their sample, with the number of tools that failed there. */
 export interface ToolsEnd {
   rewards: Record<string, number>;
   errors: number;
 }
 
-/** A sample in flight, as a checkpoint keeps it. */
+/** A sample in flight, as stored in a checkpoint. */
 export interface SavedSample {
   received: Received[];
   /** The current turn. */
   turn?: { asked: number; drawn: DrawnSoFar };
-  /** By tool, of those that have `save`. */
+  /** State by tool, for tools with a `save`. */
   toolStates?: Record<string, unknown>;
-  /** Result of an ended sample: neither its tools nor its reward function are called again. */
+  /** Result of a finished sample: neither its tools nor its reward function are called again. */
   scored?: { tools: ToolsEnd; reward: Reward };
 }
 
+/** Records what one sample receives, and repeats it to a resumed loop. */
 export class SampleRecord {
   /** Set by the sample. */
   states: ToolStates | undefined;
   readonly #received: Received[] = [];
-  /** What was received before the checkpoint and is still to be given again. */
+  /** Received before the checkpoint and not yet repeated to the loop. */
   #replay: Received[];
   #turn: SavedSample['turn'];
   #scored: SavedSample['scored'];
   readonly #savedStates: Record<string, unknown>;
   readonly #line: StartLine | undefined;
-  /** The turn that the engine has, by the hash of its request. */
+  /** Hash of the request whose turn the engine is generating. */
   #asked: number | undefined;
   #requestId: string | undefined;
   #toolsEnd: ToolsEnd | undefined;
-  /** Calls of tools and of the reward function in flight. */
+  /** Tool and reward calls in flight. */
   readonly #outside = new Set<Promise<unknown>>();
 
-  /** @param line where a saved sample waits for the others */
+  /** @param line makes a saved sample wait for the other saved samples */
   constructor(saved?: SavedSample, line?: StartLine) {
     this.#replay = [...(saved?.received ?? [])];
     this.#turn = saved?.turn;
@@ -60,12 +62,12 @@ export class SampleRecord {
     if (saved?.turn || saved?.scored) line?.join(this);
   }
 
-  /** The sample's reward, where it was scored before the checkpoint. */
+  /** Reward of the sample, if it was scored before the checkpoint. */
   get reward(): Reward | undefined {
     return this.#scored?.reward;
   }
 
-  /** States of tools to resume. */
+  /** Saved states of tools. */
   get savedStates(): Readonly<Record<string, unknown>> {
     return this.#scored ? {} : this.#savedStates;
   }
@@ -88,7 +90,10 @@ export class SampleRecord {
     }
   }
 
-  /** @param rebuild calls the tools again whose states were not saved */
+  /**
+   * Runs tool calls, or returns their recorded outputs.
+   * @param rebuild repeats the calls of tools whose states were not saved
+   */
   async callTools(
     calls: readonly ToolCall[],
     run: () => Promise<ToolResult[]>,
@@ -106,7 +111,7 @@ export class SampleRecord {
     return results;
   }
 
-  /** The loop is over: nothing that was recorded is asked for any more. */
+  /** Called when the loop has ended: the rest of the record is dropped. */
   loopEnded(): void {
     if (this.#replay.length > 0 || this.#turn) this.#dropRest();
   }
@@ -120,7 +125,7 @@ export class SampleRecord {
     this.#line?.leave(this);
   }
 
-  /** Runs what the sample waits for outside the engine. */
+  /** Runs work that the sample waits for outside the engine, and marks the sample as busy meanwhile. */
   async outside<T>(work: () => Promise<T>): Promise<T> {
     const running = work();
     this.#outside.add(running);
@@ -131,25 +136,25 @@ export class SampleRecord {
     }
   }
 
-  /** Resolves when the sample waits for nothing outside the engine. */
+  /** Resolves when the sample waits for no work outside the engine. */
   async idle(): Promise<void> {
     while (this.#outside.size > 0) {
       await Promise.allSettled(this.#outside);
-      await nextTask(); // the loop may ask for more
+      await nextTask(); // the loop can start more work
     }
   }
 
-  /** Id of the turn that is on the engine. */
+  /** Id of the turn that the engine is generating. */
   get requestId(): string | undefined {
     return this.#requestId;
   }
 
-  /** @param drawn what the engine has drawn of the current turn */
+  /** Saves the sample. @param drawn tokens that the engine has sampled for the current turn */
   async save(drawn: DrawnSoFar | undefined): Promise<SavedSample> {
     const received = [...this.#received, ...this.#replay];
     if (this.#scored) return { received, scored: this.#scored };
     const turn = this.#asked !== undefined && drawn ? { asked: this.#asked, drawn } : this.#turn;
-    // A tool that is running may be in the middle of changing its state.
+    // While a tool runs, its state can be incomplete.
     const isSame = () => this.#outside.size === 0 && this.#received.length + this.#replay.length === received.length;
     const toolStates = isSame() ? await this.states?.save() : undefined;
     const isKnown = toolStates && Object.keys(toolStates).length > 0 && isSame();
@@ -166,7 +171,7 @@ export class SampleRecord {
     return undefined;
   }
 
-  /** Waits for the other resumed samples; returns what was drawn of the turn before the checkpoint. */
+  /** Waits for the other resumed samples. Returns the tokens that the turn had before the checkpoint. */
   async #rejoin(asked: number): Promise<DrawnSoFar | undefined> {
     const turn = this.#turn;
     if (turn?.asked !== asked) {
@@ -187,11 +192,11 @@ export class SampleRecord {
 }
 
 /**
- * Where resumed samples wait for each other, so that the engine gets their turns in the order in which they joined, and
- * only when those that had ended have ended again.
+ * Makes resumed samples wait for each other, so that the engine receives their turns in the order in which they joined,
+ * and only after finished samples have finished again.
  */
 export class StartLine {
-  /** With the function that lets it go, once it is here. */
+  /** Resolve function of each waiting sample; undefined until it arrives. */
   readonly #samples = new Map<SampleRecord, (() => void) | undefined>();
   readonly #missing = new Set<SampleRecord>();
   readonly #opened: Promise<void>;
@@ -206,20 +211,23 @@ export class StartLine {
     this.#missing.add(sample);
   }
 
-  /** Marks the sample as arrived; resolves when every sample that is waited for has arrived. */
+  /** Marks the sample as arrived. Resolves when every expected sample has arrived. */
   async reach(sample: SampleRecord): Promise<void> {
     const gone = new Promise<void>((resolve) => this.#samples.set(sample, resolve));
     this.leave(sample);
     await gone;
   }
 
-  /** The sample will not come. */
+  /** Removes a sample that will not arrive. */
   leave(sample: SampleRecord): void {
     this.#missing.delete(sample);
     this.#letGo();
   }
 
-  /** Resolves when all are here and have continued, or after `ms`: those that are not here then continue by themselves. */
+  /**
+   * Resolves when all samples have arrived and continued, or after `ms`. Samples that have not arrived by then continue
+   * on their own.
+   */
   async opened(ms: number): Promise<void> {
     const timer = setTimeout(() => {
       this.#missing.clear();

@@ -1,6 +1,6 @@
 /**
- * One sample in flight: its tokens, its messages, and the three things an agent loop does with it (generate, call tools,
- * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
+ * One sample in flight: its tokens, its messages, and the three operations of an agent loop (generate, call tools, say
+ * a message). Limits, masks, log-probs and stop reasons are handled here, so that custom loops stay short.
  */
 
 import type { CalledTurn } from '../../model/tokenizer/chat.ts';
@@ -23,40 +23,42 @@ import type { GenerateRequest, Generation, SamplingParams, StopReason, Trajector
 
 /** A sample in flight, as an agent loop sees it. */
 export class AgentSample {
-  /** The problem, the tools and the limits of the sample. */
+  /** Problem, tools and limits of the sample. */
   readonly input: AgentLoopInput;
-  /** After the prompt. */
+  /** Messages after the prompt. */
   readonly messages: Message[] = [];
-  /** Sum of what tools gave beside their texts, by tool. */
+  /** Sum of the rewards that tools returned, by tool. */
   readonly toolRewards: Record<string, number> = {};
-  /** The same by assistant turn, steps of the environment included: a number for each run of 1s in the mask. */
+  /**
+   * Sum of these rewards by assistant turn, including steps of the environment: one number per run of 1s in the mask.
+   */
   readonly turnRewards: number[] = [];
-  /** What the environment's reset said, at the end of the prompt. */
+  /** Observation that the environment's `reset` returned, at the end of the prompt. */
   observation = '';
   /** Milliseconds so far. */
   readonly timing = { generateMs: 0, toolsMs: 0 };
-  /** The loop's own, for the reward function. */
+  /** State of the loop, for the reward function. */
   state: unknown = undefined;
-  /** States of the tools that have one, by tool; filled when the sample ends. */
+  /** States of stateful tools, by tool; set when the sample ends. */
   toolStates: Record<string, unknown> = {};
-  /** What the engine has not answered yet. */
+  /** Request that the engine has not answered yet. */
   generating: Promise<Generation> | undefined;
   #prompt: Uint32Array;
   readonly #tokens = new TokenLog();
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
   readonly #episode: Episode | undefined;
-  /** The last turn ended without an end token, which is still to be written. */
+  /** True if the last turn ended without an end token, which must still be written. */
   #open = false;
-  /** The token that the last turn ended with, a stop token or an end token. */
+  /** Token that ended the last turn: a stop token or an end token. */
   #endToken: number | undefined;
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
-  /** What the engine threw, or a tool's wrong output: a loop that caught it has not undone it. */
+  /** Error of the engine, or a tool's invalid output. It stands even if the loop has caught it. */
   failure: { error: unknown } | undefined;
 
-  /** Aborting `signal` ends the sample. Throws InputError on a prompt longer than the limits. */
+  /** Aborting `signal` ends the sample. Throws InputError if the prompt is longer than the limits. */
   constructor(input: AgentLoopInput, signal: AbortSignal) {
     this.input = input;
     this.#signal = signal;
@@ -67,8 +69,8 @@ export class AgentSample {
   }
 
   /**
-   * Resumes the states of a checkpoint, and starts the environment. Throws InputError if a state cannot be restored
-   * or the prompt is too long with the observation, UserCodeError where `reset` fails.
+   * Restores the states of a checkpoint and starts the environment. Throws InputError if a state cannot be restored, or
+   * if the prompt is too long with the observation. Throws UserCodeError if `reset` fails.
    */
   async start(): Promise<void> {
     const { record, tools, limits } = this.input;
@@ -79,8 +81,8 @@ export class AgentSample {
   }
 
   /**
-   * The first observation goes where a checkpoint keeps outputs of tools: a resumed sample has the same prompt. A state
-   * that was restored is not made again.
+   * The first observation is recorded like a tool output, so that a resumed sample has the same prompt. A restored
+   * state is not created again.
    */
   async #reset(episode: Episode): Promise<void> {
     const { record, limits, problem } = this.input;
@@ -103,9 +105,9 @@ export class AgentSample {
   }
 
   /**
-   * The model's next turn, with what `turn` asks of the sampler for it alone. A loop must end the sample when `stop` is
-   * set. Called again with nothing said in between, it continues with the same turn. Throws InputError for a setting that a
-   * turn may not have; see TurnSampling.
+   * Generates the model's next turn. `turn` changes sampling settings for this turn alone. The loop must end the sample
+   * if `stop` is set. If it calls this again without adding a message, the same turn continues. Throws InputError for a
+   * setting that a turn must not change; see TurnSampling.
    */
   async generate(turn: TurnSampling = {}): Promise<Turn> {
     const sampling = turnSampling(this.input.sampling, turn);
@@ -122,9 +124,12 @@ export class AgentSample {
     return { ...ended, stop: tokenIds.length < budget ? 'max_tokens' : this.#outOf() };
   }
 
-  /** Runs all calls of a turn at once and says their outputs, in the order of the calls. A value ends the sample. */
+  /**
+   * Runs all calls of a turn concurrently and appends their outputs, in the order of the calls. Returns a stop reason
+   * if the sample must end.
+   */
   async callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
-    // What the last turn does to an environment counts, though the model does not read the answer.
+    // The environment must see the last turn too, although the model does not read the reply.
     if (!this.#episode && this.#isLastTurn) return 'max_turns';
     if (this.#counts.numToolCalls + calls.length > this.input.limits.maxToolCalls) return 'max_tool_calls';
     this.#counts.numToolCalls += calls.length;
@@ -137,8 +142,8 @@ export class AgentSample {
   }
 
   /**
-   * Hands a turn without a call to the environment and says what it answers. A value ends the sample. Throws InputError for a
-   * sample whose environment has no `step`.
+   * Passes a turn without a call to the environment and appends its reply. Returns a stop reason if the sample must
+   * end. Throws InputError if the environment has no `step`.
    */
   async step(text: string): Promise<StopReason | undefined> {
     const tool = this.#episode?.stepTool;
@@ -159,7 +164,7 @@ export class AgentSample {
     return this.#counts.numTurns >= this.input.limits.maxAssistantTurns;
   }
 
-  /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
+  /** Appends messages that the model did not write, before its next turn. Returns a stop reason if they do not fit. */
   say(...messages: Message[]): StopReason | undefined {
     const wrong = messages.findIndex((message) => !isMessage(message));
     if (wrong >= 0) throw new TypeError(`say() was given ${shownValue(messages[wrong])}, not { role, content }`);
@@ -172,25 +177,25 @@ export class AgentSample {
     for (const message of messages) this.input.onMessage?.(message);
   }
 
-  /** Turns that the model has had. */
+  /** Number of the model's turns. */
   get numTurns(): number {
     return this.#counts.numTurns;
   }
 
-  /** Tokens the sample may still gain. */
+  /** Number of tokens that the sample can still add. */
   get tokensLeft(): number {
     const { limits } = this.input;
     return Math.min(limits.maxResponseLength, limits.contextLength - this.#prompt.length) - this.#tokens.length;
   }
 
-  /** Called once, when `ms` have passed: what ends the sample now is the clock. */
+  /** Called once, after `ms`: the sample now ends with a timeout. */
   timeOut(): void {
     this.#timedOut = true;
   }
 
   /**
-   * Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. Returns the
-   * fault of a tool whose reward is not a number.
+   * Requests every tool's reward and frees its state. Never throws: a failing tool counts as an error. Returns a fault
+   * if a tool's reward is not a number.
    */
   async endTools(): Promise<UserCodeError | undefined> {
     const { record, limits } = this.input;
@@ -208,7 +213,7 @@ export class AgentSample {
     return wrong;
   }
 
-  /** Its tokens as they are trained on, with the reason why it ended. */
+  /** Returns the tokens for training, with the stop reason. */
   trajectory(stopReason: StopReason): Trajectory {
     return {
       promptIds: this.#prompt,
@@ -226,12 +231,12 @@ export class AgentSample {
     this.input.onEvent?.({ turn: this.#counts.numTurns, ...event });
   }
 
-  /** The stop reason of a sample that was ended from outside. */
+  /** Stop reason of a sample that was ended from outside. */
   get endReason(): StopReason {
     return this.#timedOut ? 'timeout' : 'aborted';
   }
 
-  /** The stop reason of the limit that `tokensLeft` ran into. */
+  /** Stop reason for the limit that `tokensLeft` reached. */
   #outOf(): StopReason {
     const { maxResponseLength, contextLength } = this.input.limits;
     return maxResponseLength <= contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
@@ -284,7 +289,7 @@ export class AgentSample {
     }
   }
 
-  /** The control token after a turn's calls, where the format has one and there are tools to call. */
+  /** Control token after a turn's calls, if the format has one and tools can be called. */
   get #stopToken(): string | undefined {
     const { tools, toolParser = parseHermes } = this.input;
     return tools.length > 0 ? toolParser.stopToken : undefined;
@@ -295,13 +300,13 @@ export class AgentSample {
     return id === undefined || stopTokenIds.includes(id) ? stopTokenIds : [...stopTokenIds, id];
   }
 
-  /** Without the token that ended the turn, whose name would else be in the text. */
+  /** Removes the token that ended the turn, whose name would otherwise be in the text. */
   #withoutEnd(generation: Generation): Generation {
     const named = this.#stopToken !== undefined && this.#endToken !== undefined;
     return named ? { ...generation, tokenIds: generation.tokenIds.subarray(0, -1) } : generation;
   }
 
-  /** The calls that outputs answer, for templates that render them by it. */
+  /** Calls that the outputs answer, for templates that need them. */
   #called(calls: ToolCall[]): CalledTurn | undefined {
     const stopToken = this.#stopToken;
     if (stopToken === undefined) return undefined;
@@ -379,9 +384,10 @@ export class AgentSample {
   #extend(messages: Message[], called?: CalledTurn): StopReason | undefined {
     const { tokenizer } = this.input;
     const rest = tokenizer.encodeContinuation(messages, called);
-    // The template continues after an end token. One that the model did not draw stays out of the loss, as all of this.
+    // The template continues after an end token. If the model did not sample one, it is added here with mask 0, like
+    // all of this text.
     const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
-    // Like verl: output that leaves no room for an answer is not appended.
+    // Like verl: output that leaves no space for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
     this.#tokens.push({ responseIds: continuation });
     return undefined;

@@ -1,4 +1,6 @@
-/** What one turn of an agent loop may ask of the sampler, laid over the run's sampling. */
+/**
+ * Sampling settings that one turn of an agent loop can change.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { SamplingParams } from '../types.ts';
@@ -18,13 +20,16 @@ const TURN_KEYS = [
 ] as const satisfies readonly (keyof SamplingParams)[];
 
 /**
- * Settings of one turn. The log-prob of each token is that of the whole vocabulary at the run's temperature, and what cuts
- * and penalties leave of it is recorded beside it (Generation.logMass), so these may differ from turn to turn. The
- * temperature may not: the trainer divides every logit by the same one.
+ * Settings of one turn. They can differ from turn to turn, because the log-prob of each token is that of the full
+ * vocabulary at the run's temperature, and the effect of truncation and penalties is recorded separately
+ * (Generation.logMass). The temperature must not differ: the trainer divides every logit by the same one.
  */
 export type TurnSampling = Partial<Pick<SamplingParams, (typeof TURN_KEYS)[number]>>;
 
-/** The run's sampling with a turn's own. Throws InputError for a key that a turn may not set, or a bound that is no count. */
+/**
+ * Returns the run's sampling with a turn's changes. Throws InputError for a key that a turn must not set, or for a
+ * limit that is not a whole number.
+ */
 export function turnSampling(run: SamplingParams, turn: TurnSampling): SamplingParams {
   const refused = Object.keys(turn).find((key) => !(TURN_KEYS as readonly string[]).includes(key));
   if (refused !== undefined)

@@ -1,4 +1,6 @@
-/** What a turn that the engine drew holds: a value a token, its text, and what a chat template needs to know of the calls in it. */
+/**
+ * Contents of a turn from the engine: one value per token, its text, and the calls in it for chat templates.
+ */
 
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop } from '../decode/stopStrings.ts';
@@ -6,7 +8,10 @@ import { TURN_FIELDS } from '../tokenLog.ts';
 import type { ToolCall } from '../tools/parser.ts';
 import type { Generation } from '../types.ts';
 
-/** The text of a turn, cut at its stop string. @param named control tokens are texts in it, as formats of calls that have some ask for */
+/**
+ * Returns the text of a turn, truncated at its stop string.
+ * @param named control tokens to keep as text, for call formats that use them
+ */
 export function turnText(
   tokenizer: ChatTokenizer,
   { tokenIds, stopString }: Pick<Generation, 'tokenIds' | 'stopString'>,
@@ -17,7 +22,10 @@ export function turnText(
   return stopString === undefined ? text : cutAtStop(text, decode(tokenIds.subarray(0, -1)), stopString, includeStop);
 }
 
-/** Calls with the names and ids that templates render. @param before tool calls of the sample before these */
+/**
+ * Returns calls with the names and ids that templates render.
+ * @param before number of tool calls of the sample before these
+ */
 export function calledTurn(
   calls: readonly ToolCall[],
   { stopToken, endToken, before }: { stopToken: string; endToken: number | undefined; before: number },
@@ -26,7 +34,7 @@ export function calledTurn(
   return { calls: named, stopToken, ...(endToken !== undefined && { end: endToken }) };
 }
 
-/** Throws RangeError: with a value of a token missing, the sample would be trained on 0 in its place. */
+/** Throws RangeError if a token has no value; otherwise the sample would be trained on 0 instead. */
 export function checkGeneration(generation: Generation): void {
   const { length } = generation.tokenIds;
   for (const name of TURN_FIELDS)

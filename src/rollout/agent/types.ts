@@ -1,4 +1,6 @@
-/** An agent loop's input: the problem, the model, the tools, and the limits of a sample. */
+/**
+ * Input of an agent loop: the problem, the model, the tools, and the limits of a sample.
+ */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { Environment } from '../../tasks/environments/environment.ts';
@@ -10,80 +12,89 @@ import type { TurnEngine, SamplingParams, StopReason } from '../types.ts';
 import type { SampleEvent } from './events.ts';
 import type { SampleRecord } from './record.ts';
 
-/** Bounds of one sample. */
+/** Limits of one sample. */
 export interface AgentLimits extends ToolLimits {
-  /** Tokens; a longer prompt is refused, or cut where `truncation` says how. */
+  /** Tokens of the prompt. A longer prompt is refused, or truncated as `truncation` sets. */
   maxPromptLength: number;
-  /** What a longer prompt loses; absent = 'error', it is refused. */
+  /** Part of a longer prompt that is removed. Default: 'error', which refuses it. */
   truncation?: 'error' | 'left' | 'right' | 'middle';
-  /** Tokens after the prompt, tool output included. */
+  /** Tokens after the prompt, including tool output. */
   maxResponseLength: number;
-  /** Tokens in all: what a slot of the KV cache holds. */
+  /** Tokens in all: the size of a slot of the KV cache. */
   contextLength: number;
-  /** Turns of the model. */
+  /** Number of the model's turns. */
   maxAssistantTurns: number;
-  /** Tool calls of the whole sample. */
+  /** Tool calls in the sample. */
   maxToolCalls: number;
-  /** Milliseconds for the whole sample; absent = no limit. */
+  /** Milliseconds for the sample. Default: no limit. */
   sampleTimeoutMs?: number;
-  /** Milliseconds that a loop of the user's own may do neither of generate and callTools; absent = no limit. */
+  /** Milliseconds for which a custom loop can be idle, i.e. in neither generate nor callTools. Default: no limit. */
   loopTimeoutMs?: number;
-  /** 'stop' ends a sample whose call cannot be read, with parse_error; else ('tell', the default) the model is told. */
+  /**
+   * 'stop' ends a sample with parse_error if a call cannot be read. 'tell' reports the error to the model. Default:
+   * 'tell'.
+   */
   onParseError?: 'tell' | 'stop';
-  /** The same for a tool that throws (tool_failure) or takes too long (timeout). */
+  /** Like onParseError, for a tool that throws (tool_failure) or takes too long (timeout). */
   onToolFailure?: 'tell' | 'stop';
 }
 
-/** What a sample is made from. */
+/** Input of an agent loop. */
 export interface AgentLoopInput {
   /** Generates its turns. */
   engine: TurnEngine;
   /** Tokenizer of the model that generates. */
   tokenizer: ChatTokenizer;
-  /** None: single-turn. */
+  /** Tools of the sample; single-turn if empty. */
   tools: Tool[];
-  /** Where the problem runs; its tools are among `tools`. */
+  /** Environment of the problem; its tools are among `tools`. */
   environment?: Environment;
-  /** What it is a try at. */
+  /** Problem that the sample answers. */
   problem: Problem;
-  /** Unique per sample; names its cache on the engine. */
+  /** Unique per sample; identifies its cache on the engine. */
   requestId: string;
   /** Random key of the sample; see GenerateRequest. */
   key: [number, number];
-  /** `maxNewTokens` bounds a turn; the limits below bound the sample. */
+  /** Sampling settings; `maxNewTokens` limits a turn, and the limits below apply to the sample. */
   sampling: SamplingParams;
-  /** Where it ends. */
+  /** Limits of the sample. */
   limits: AgentLimits;
-  /** Reads tool calls out of a turn; absent = Hermes. */
+  /** Parser of tool calls. Default: Hermes. */
   toolParser?: ToolParser;
-  /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
+  /**
+   * True to put the tools' schemas into the prompt through the chat template. Default: false, so that the prompt stays
+   * short.
+   */
   toolSchemasInPrompt?: boolean;
-  /** Constrains tool calls to the tools' schemas; the parser must say its format. */
+  /** True to constrain tool calls to the tools' schemas. The parser must name its format. */
   constrainToolCalls?: boolean;
-  /** Hears what the sample receives, for a checkpoint, and answers what it received before one. */
+  /** Records what the sample receives, for a checkpoint, and repeats what it received before one. */
   record?: SampleRecord;
-  /** Ends the sample with stop reason 'aborted', its tokens kept. */
+  /** Ends the sample with stop reason 'aborted'; its tokens are kept. */
   signal?: AbortSignal;
-  /** A registered agent loop; default 'tool_agent'. */
+  /** Name of a registered agent loop. Default: 'tool_agent'. */
   agentLoop?: string;
-  /** A loop or tool parser of the user's own that fails: 'stop' (default) = it throws; 'skip' = the sample has a `fault`. */
+  /** If a custom loop or tool parser fails: 'stop' throws; 'skip' sets the sample's `fault`. Default: 'stop'. */
   onError?: 'stop' | 'skip';
   /** Called at the end of each span of the sample's time. */
   onEvent?: (event: SampleEvent) => void;
-  /** Called with the tokens of a turn (0, 1, ...) as they are drawn, for display; see GenerateRequest. */
+  /** Called with the tokens of a turn (0, 1, ...) as they are sampled, for display; see GenerateRequest. */
   onTokens?: (tokenIds: readonly number[], turn: number) => void;
-  /** Called with each message after the prompt, once it is whole: the model's turns, the outputs of tools. */
+  /** Called with each complete message after the prompt: turns of the model and outputs of tools. */
   onMessage?: (message: Message) => void;
 }
 
 /** One turn of the model. */
 export interface Turn {
-  /** The turn as text, without its end token. */
+  /** Text of the turn, without its end token. */
   content: string;
-  /** 'length' = cut at the `maxNewTokens` that `generate` was given: the loop may continue, with `say` or another `generate`. */
+  /**
+   * 'length' = the turn reached the `maxNewTokens` passed to `generate`. The loop can continue, with `say` or another
+   * `generate`.
+   */
   finishReason: 'stop' | 'length';
-  /** Tool calls in it; none without tools. */
+  /** Tool calls in the turn; empty without tools. */
   calls: ToolCall[];
-  /** Set when the sample has to end here: cut by a limit of the run, aborted, out of time. */
+  /** Set if the sample must end here: a limit of the run was reached, it was aborted, or it is out of time. */
   stop?: StopReason;
 }

@@ -1,11 +1,15 @@
 /**
- * Regular languages over bytes, for constrained decoding. Patterns add nodes to a nondeterministic automaton, which is made
- * deterministic state by state as the states are reached.
+ * Regular languages over bytes, for constrained decoding. Patterns add nodes to a nondeterministic automaton. The
+ * automaton is made deterministic lazily, as states are reached.
  */
 
-/** Adds a pattern to an automaton, from node `from`, which it never leads back to; returns the node where it ends. */
+/**
+ * Adds a pattern to an automaton, starting at node `from`; no edge of the pattern leads back to `from`. Returns the
+ * pattern's last node.
+ */
 export type Pattern = (nfa: Nfa, from: number) => number;
 
+/** A nondeterministic automaton over bytes. */
 export class Nfa {
   /** Edges of each node: [first byte, last byte, next node]. */
   readonly edges: [number, number, number][][] = [];
@@ -26,7 +30,7 @@ export const literal =
     return at;
   };
 
-/** One byte out of ranges. */
+/** Matches one byte in the ranges. */
 export const bytes =
   (...ranges: [number, number][]): Pattern =>
   (nfa, from) => {
@@ -57,7 +61,7 @@ export const optional =
     return to;
   };
 
-/** Any number of times. */
+/** Matches a pattern any number of times. */
 export const many =
   (pattern: Pattern): Pattern =>
   (nfa, from) => {
@@ -80,17 +84,18 @@ export const upTo =
     return to;
   };
 
-/** No state is reached by such a byte. */
+/** No state: no word continues with this byte. */
 export const DEAD = -1;
 const UNKNOWN = -2;
 
+/** A deterministic automaton that is built lazily from an `Nfa`. */
 export class ByteAutomaton {
   readonly start: number;
   readonly #nfa = new Nfa();
   readonly #end: number;
   /** [nodes] fewest bytes from a node to the end. */
   readonly #bytesLeft: number[];
-  /** The nodes of each state, ascending, and the state after each byte. */
+  /** Nodes of each state, ascending, and the next state for each byte. */
   readonly #nodes: number[][] = [];
   readonly #next: Int32Array[] = [];
   readonly #left: number[] = [];
@@ -109,7 +114,7 @@ export class ByteAutomaton {
     return row[byte];
   }
 
-  /** True if the bytes so far are a whole word. */
+  /** True if the bytes so far are a complete word. */
   isEnd(state: number): boolean {
     return this.#nodes[state].includes(this.#end);
   }
@@ -126,10 +131,11 @@ export class ByteAutomaton {
     return reached.length === 0 ? DEAD : this.#state(reached);
   }
 
-  /** The state of these nodes and all that are reached from them without a byte. */
+  /** Returns the state of these nodes and of all nodes reachable from them without a byte. */
   #state(nodes: number[]): number {
     const all = new Set(nodes);
-    for (const node of all) for (const to of this.#nfa.free[node]) all.add(to); // a set's loop sees what is added
+    // Iterating a set includes elements added during the loop.
+    for (const node of all) for (const to of this.#nfa.free[node]) all.add(to);
     const sorted = [...all].sort((a, b) => a - b);
     const key = sorted.join();
     const known = this.#stateOf.get(key);
@@ -141,7 +147,7 @@ export class ByteAutomaton {
   }
 }
 
-/** Breadth first from the end backwards, one byte further each round. */
+/** Breadth-first search backwards from the end, one byte per round. */
 function bytesLeft({ edges, free }: Nfa, end: number): number[] {
   const [byByte, byNothing]: number[][][] = [edges.map(() => []), edges.map(() => [])];
   edges.forEach((list, from) => list.forEach(([, , to]) => byByte[to].push(from)));

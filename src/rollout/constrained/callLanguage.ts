@@ -5,20 +5,24 @@ import { advance, prefixFunction } from '../decode/stopStrings.ts';
 import { CALL_OPENS, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
 
 export interface CallLanguage {
-  /** The state after a byte; DEAD where no valid call continues with it. Every turn starts in state 0. */
+  /** Returns the state after a byte; DEAD if no valid call continues with it. Every turn starts in state 0. */
   step(state: number, byte: number): number;
-  /** True inside a call that is not complete. */
+  /** True inside an incomplete call. */
   isCall(state: number): boolean;
   /** Fewest bytes to the end of the call; 0 outside of one. */
   bytesLeft(state: number): number;
 }
 
+/** Returns the language of a turn with valid calls of these tools. */
 export function callLanguage(tools: readonly CallableTool[], format: CallFormat): CallLanguage {
   const automaton = new ByteAutomaton(toolCallGrammar(tools, format));
   return format === 'llama3_json' ? new WholeTurn(automaton) : new TaggedCalls(automaton);
 }
 
-/** Calls begin at a tag anywhere in the text. States below the tag's length count its matched bytes; those above are the call's. */
+/**
+ * Calls that start at a tag anywhere in the text. States below the tag's length count its matched bytes; higher states
+ * belong to the call.
+ */
 class TaggedCalls implements CallLanguage {
   readonly #tag = new TextEncoder().encode(CALL_OPENS);
   readonly #fallback = prefixFunction(this.#tag);
@@ -48,7 +52,7 @@ class TaggedCalls implements CallLanguage {
   }
 }
 
-/** One language for all of a turn; it may end wherever no call is open. */
+/** One language for the full turn. The turn can end at any place where no call is open. */
 class WholeTurn implements CallLanguage {
   readonly #turn: ByteAutomaton;
 

@@ -1,8 +1,8 @@
 /**
  * Constrained decoding: a CallGuide masks the tokens that would make a tool call invalid. Text around calls is free.
  *
- * States are those of callLanguage.ts. The tokens that a state allows, and the fewest tokens from each to the end of the
- * call, are found once and kept.
+ * States are those of callLanguage.ts. For each state, the allowed tokens and the fewest tokens to the end of the call
+ * are computed once and cached.
  */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
@@ -12,19 +12,19 @@ import { TokenTrie } from './trie.ts';
 import type { CallableTool, CallFormat } from './toolGrammar.ts';
 
 interface Allowed {
-  /** Tokens that may come next, */
+  /** Tokens that can come next. */
   ids: Uint32Array;
-  /** and after each the fewest tokens from there to the end of the call; 0 outside of one. */
+  /** For each of `ids`, the fewest tokens from there to the end of the call; 0 outside a call. */
   tokensLeft: Uint16Array;
   most: number;
   /** Bit mask; undefined if every token is allowed. */
   mask: Uint32Array | undefined;
 }
 
-/** Stands for "no way in tokens is known". */
+/** Marks a state whose distance in tokens is unknown. */
 const FAR = 0xffff;
 
-/** One turn under a guide, from token to token. */
+/** One turn under a guide, token by token. */
 export class GuidedTurn {
   readonly #guide: CallGuide;
   #state: number;
@@ -34,7 +34,7 @@ export class GuidedTurn {
     this.#state = guide.start;
   }
 
-  /** Takes the next token; throws where the mask forbids it. */
+  /** Advances by a token. Throws if the mask forbids it. */
   advance(token: number): void {
     this.#state = this.#guide.after(this.#state, token);
   }
@@ -50,8 +50,9 @@ export class GuidedTurn {
   }
 }
 
+/** Computes the token masks that keep tool calls valid, and caches them by state. */
 export class CallGuide {
-  /** The state in which every turn starts. */
+  /** State in which every turn starts. */
   readonly start = 0;
   readonly #vocabulary: Vocabulary;
   readonly #vocabSize: number;
@@ -60,7 +61,7 @@ export class CallGuide {
   readonly #allowed = new Map<number, Allowed>();
   readonly #tokensLeft = new Map<number, number>();
 
-  /** @param vocabSize tokens that the model can draw; those that the tokenizer lacks have no bytes */
+  /** @param vocabSize tokens that the model can sample; tokens that the tokenizer lacks have no bytes */
   constructor(
     tools: readonly CallableTool[],
     vocabulary: Vocabulary,
@@ -73,7 +74,7 @@ export class CallGuide {
     this.#trie = new TokenTrie(vocabulary, vocabSize);
   }
 
-  /** The state after a token; throws where the mask forbids it. */
+  /** Returns the state after a token. Throws if the mask forbids it. */
   after(state: number, token: number): number {
     let at = state;
     for (const byte of tokenBytes(this.#vocabulary, token)) at = this.#step(at, byte);
@@ -82,17 +83,20 @@ export class CallGuide {
   }
 
   /**
-   * Bits of the tokens that may come next, [ceil(V / 32)]; undefined = all. A call is begun only if it can be ended within
-   * `left` tokens, and ended in time.
+   * Bits of the tokens that can come next, [ceil(V / 32)]; undefined = all. A call can start only if it fits into
+   * `left` tokens, and is forced to end in time.
    */
   mask(state: number, left: number): Uint32Array | undefined {
     const allowed = this.#allowedAt(state);
     if (allowed.most < left) return allowed.mask;
     const inTime = allowed.ids.filter((_, i) => allowed.tokensLeft[i] < left);
-    return inTime.length > 0 ? this.#bits(inTime) : allowed.mask; // too late: the turn is cut whatever comes
+    return inTime.length > 0 ? this.#bits(inTime) : allowed.mask; // too late: the turn is truncated whatever follows
   }
 
-  /** Masks of the guessed tokens, up to the first one not allowed, and of the token after them; `left` tokens may come. */
+  /**
+   * Returns masks of the guessed tokens, up to the first forbidden one, and of the token after them. `left` tokens
+   * remain.
+   */
   masks(state: number, guesses: readonly number[], left: number): (Uint32Array | undefined)[] {
     const masks = [this.mask(state, left)];
     for (const [i, token] of guesses.entries()) {
@@ -124,7 +128,9 @@ export class CallGuide {
     return { ids, tokensLeft, most, mask };
   }
 
-  /** Tokens all of whose bytes are allowed, and the states after them. Tokens without bytes are for free text. */
+  /**
+   * Tokens whose bytes are all allowed, and the states after them. Tokens without bytes are allowed in free text only.
+   */
   #reach(state: number): { ids: Uint32Array; next: Int32Array } {
     const ids = this.#language.isCall(state) ? [] : [...this.#trie.empty];
     const next = ids.map(() => state);
@@ -137,8 +143,8 @@ export class CallGuide {
   }
 
   /**
-   * Tokens from a state to the end of its call, by the fewest along a shortest way in bytes: every byte takes one off what is
-   * left, so this ends although calls may be of any length.
+   * Fewest tokens from a state to the end of its call, among the paths that are shortest in bytes. Every byte reduces
+   * the distance, so this ends although calls can have any length.
    */
   #tokensTo(state: number): number {
     if (!this.#language.isCall(state)) return 0;

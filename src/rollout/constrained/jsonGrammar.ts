@@ -1,29 +1,30 @@
 /**
- * JSON that fits a schema, as a language over bytes. Members come in the order of the schema, those that are not required may
- * be left out, and a space or none goes after ":" and ",".
+ * JSON that fits a schema, as a language over bytes. Members are in the order of the schema, optional members can be
+ * omitted, and at most one space follows ":" and ",".
  *
- * Of the schema's bounds, `maxLength`, `minLength` up to MAX_LEAST, a `minItems` of 1, `enum` and the range of an integer of at
- * most MAX_RANGE values hold; other numbers keep their sign. Values without a type are nested at most FREE_LEVELS deep. The
- * tool's own check still reads the call and says what is wrong with it.
+ * Enforced limits of the schema: `maxLength`, `minLength` up to MAX_LEAST, a `minItems` of 1, `enum`, and the
+ * range of an integer with at most MAX_RANGE values; for other numbers only the sign. Values without a type are nested
+ * at most FREE_LEVELS deep. The tool's own check still reads the call and reports other errors.
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
 import { bytes, literal, many, type Nfa, oneOf, optional, type Pattern, sequence, upTo } from './byteAutomaton.ts';
 
-/** Whole numbers that are written out one by one. */
+/** Largest range of integers that is enumerated. */
 const MAX_RANGE = 256;
-/** Characters that a text must have, written out one by one. */
+/** Largest `minLength` that is unrolled, in characters. */
 const MAX_LEAST = 64;
 const FREE_LEVELS = 2;
-/** Digits of a number before and after the point, so that no value is beyond what JSON readers agree on. */
+/** Digits of a number before and after the point, so that all JSON parsers read the same value. */
 const MAX_DIGITS = 15;
 
 export const space = optional(literal(' '));
 const digit = bytes([0x30, 0x39]);
 
-/** "<" is escaped, so that no tag can come out of a name or a choice. */
+/** "<" is escaped, so that a name or a choice cannot contain a tag. */
 export const json = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 
+/** Returns the pattern of a JSON value that fits the schema. */
 export function value(schema: ArgumentSchema): Pattern {
   if (schema.enum) return oneOf(...schema.enum.map((choice) => literal(json(choice))));
   if (schema.anyOf) return oneOf(...schema.anyOf.map(value));
@@ -38,7 +39,7 @@ export function value(schema: ArgumentSchema): Pattern {
   return object({ ...schema, type: 'object', properties: properties ?? {}, additionalProperties });
 }
 
-/** A value whose type the schema does not give. */
+/** A value without a type in the schema. */
 function anything(levels: number): Pattern {
   const scalars = ['string', 'number', 'boolean', 'null'].map((type) => value({ type }));
   if (levels === 0) return oneOf(...scalars);
@@ -59,6 +60,7 @@ const array =
 
 const comma = sequence(literal(','), space);
 
+/** Returns the pattern of a JSON object that fits the schema. */
 export const object = ({ properties, required = [], additionalProperties }: ToolSchema): Pattern =>
   objectOf(
     Object.entries(properties).map(([key, schema]) => ({
@@ -69,8 +71,8 @@ export const object = ({ properties, required = [], additionalProperties }: Tool
   );
 
 /**
- * Two ways run side by side: no member yet, and some, after which a comma comes.
- * @param more the value of members that come after these, any number of them
+ * Follows two alternatives in parallel: no member yet, and at least one member, after which a comma follows.
+ * @param more value of any additional members
  */
 function objectOf(members: { member: Pattern; isRequired: boolean }[], more?: Pattern): Pattern {
   const others = more && { member: sequence(string({}), literal(':'), space, more), isRequired: false };
@@ -93,7 +95,7 @@ function objectOf(members: { member: Pattern; isRequired: boolean }[], more?: Pa
   };
 }
 
-/** A fresh node after `from`: others may lead there, too. */
+/** A new node after `from`, so that other nodes can lead to it too. */
 function joined(nfa: Nfa, from: number): number {
   const to = nfa.node();
   nfa.free[from].push(to);
@@ -120,13 +122,13 @@ const exponent = sequence(
   upTo(1, digit),
 );
 
-/** JSON's strings in valid UTF-8, in which neither tag of a call can occur: "<" is not followed by "t" or "/". */
+/** JSON's strings in valid UTF-8 that contain neither tag of a call: "<" is not followed by "t" or "/". */
 function string(length: Length): Pattern {
   const character = (ascii: Ranges, beyond: boolean) => oneOf(bytes(...ascii), escaped, utf8(beyond));
   return sequence(literal('"'), characters(character, length), literal('"'));
 }
 
-/** The same without quotes and escapes, for formats that write texts as they are; line breaks and tabs are allowed. */
+/** Strings without quotes and escapes, for formats that write texts unquoted. Line breaks and tabs are allowed. */
 export function rawText(length: Length): Pattern {
   const breaks: Ranges = [
     [0x09, 0x0a],
@@ -146,7 +148,8 @@ function characters(
 ): Pattern {
   const least = Math.min(minLength, maxLength ?? MAX_LEAST, MAX_LEAST);
   const leastOf = (pattern: Pattern) => sequence(...Array.from({ length: least }, () => pattern));
-  // Characters beyond U+FFFF count twice where length is limited, "<" would need to look ahead: neither comes there.
+  // With a length limit, characters beyond U+FFFF and "<" are excluded: the first count twice, and "<" needs to look
+  // ahead.
   if (maxLength !== undefined) {
     const plain = character(ASCII, false);
     return sequence(leastOf(plain), upTo(maxLength - least, plain));
@@ -157,7 +160,7 @@ function characters(
   return sequence(leastOf(one), many(one), optional(opening));
 }
 
-/** All but control characters, `"`, `<` and `\`. */
+/** All characters except control characters, `"`, `<` and `\`. */
 const ASCII: Ranges = [
   [0x20, 0x21],
   [0x23, 0x3b],
@@ -183,7 +186,7 @@ const escaped = sequence(
   ),
 );
 
-/** A character of several bytes as RFC 3629 allows them; those beyond U+FFFF only where asked for. */
+/** A multi-byte character as RFC 3629 allows it. Characters beyond U+FFFF only if `beyond`. */
 function utf8(beyond: boolean): Pattern {
   const more = bytes([0x80, 0xbf]);
   const within = [

@@ -1,23 +1,28 @@
-/** Grammar of valid tool calls, from the tools' schemas, in the formats that tools/parser.ts reads. */
+/**
+ * Grammar of valid tool calls, built from the tools' schemas, in the formats that tools/parser.ts reads.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
 import { bytes, literal, many, oneOf, optional, type Pattern, sequence } from './byteAutomaton.ts';
 import { json, object, rawText, space, value } from './jsonGrammar.ts';
 
-/** A tool as far as its calls go; plain data, so that it can cross to a worker. */
+/** Call signature of a tool, as plain data, so that it can be sent to a worker. */
 export interface CallableTool {
   name: string;
   parameters: ToolSchema;
 }
 
-/** Like `rollout.multiTurn.format`. */
+/** Same names as `rollout.multiTurn.format`. */
 export type CallFormat = 'hermes' | 'qwen3_coder' | 'glm' | 'llama3_json';
 
 export const CALL_OPENS = '<tool_call>';
 const CALL_CLOSES = '</tool_call>';
 
-/** The grammar after CALL_OPENS, up to and with CALL_CLOSES; of a whole turn in Llama 3's format, which has no tags. */
+/**
+ * Grammar after CALL_OPENS, up to and including CALL_CLOSES. In Llama 3's format, which has no tags, the grammar of a
+ * complete turn.
+ */
 export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Pattern {
   if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
   const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(CALLS_WITHOUT_QUOTES[format]));
@@ -33,7 +38,7 @@ function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Pattern
   return sequence(literal('{"name":'), space, oneOf(...calls), literal('}'));
 }
 
-/** Texts are written as they are, all else as JSON. */
+/** Formats that write texts unquoted and everything else as JSON. */
 const CALLS_WITHOUT_QUOTES = { qwen3_coder: xmlCall, glm: glmCall };
 
 function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Pattern {
@@ -88,7 +93,7 @@ function xmlValue(format: CallFormat, tool: string, key: string, schema: Argumen
   throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format ${format}; change its enum.`);
 }
 
-/** A turn whose first character is "{" is calls with ";" between them; any other is free. */
+/** A turn that starts with "{" consists of calls separated by ";". Any other turn is free. */
 function llamaTurn(call: Pattern): Pattern {
   const blank = bytes([0x09, 0x0d], [0x20, 0x20]);
   const free = sequence(bytes([0x00, 0x08], [0x0e, 0x1f], [0x21, 0x7a], [0x7c, 0xff]), many(bytes([0x00, 0xff])));

@@ -1,10 +1,14 @@
-/** Stores the tokens of a vocabulary by their bytes: an automaton that refuses a prefix refuses all its tokens at once. */
+/**
+ * Stores a vocabulary's tokens by their bytes. An automaton that refuses a prefix refuses all tokens with that prefix
+ * in one test.
+ */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';
 
 const NONE = -1;
 
+/** The tokens of a vocabulary as a trie over their bytes. */
 export class TokenTrie {
   /** Tokens without bytes. */
   readonly empty: number[] = [];
@@ -13,7 +17,7 @@ export class TokenTrie {
   readonly #child: Int32Array;
   readonly #sibling: Int32Array;
   readonly #token: Int32Array;
-  /** Another token with the same bytes, for each token. */
+  /** For each token, another token with the same bytes. */
   readonly #same: Int32Array;
   #nodes = 1;
 
@@ -29,7 +33,7 @@ export class TokenTrie {
     }
   }
 
-  /** Calls `visit` for every token that `step` leads from `start` to anything but DEAD, with the state after it. */
+  /** Calls `visit` with every token that `step` accepts from `start`, and the state after it. */
   walk(
     start: number,
     step: (state: number, byte: number) => number,

@@ -1,6 +1,6 @@
 /**
- * Draws tokens with penalties, logit biases, masks and a least length, and records entropies and top log-probs. The buffers
- * are made when the first request asks for any of these; plain requests never use them.
+ * Samples tokens with penalties, logit biases, masks and a minimum length, and records entropies and top log-probs. The
+ * buffers are created for the first request that needs one of these; plain requests never use them.
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -18,7 +18,7 @@ import { maskLogits, maskWords } from '../../gpu/ops/mask_logits.ts';
 import { sample } from '../../gpu/ops/sample.ts';
 import type { SamplingParams } from '../types.ts';
 
-/** Views of the decoder that both kinds of draws use. */
+/** Views of the decoder that both kinds of sampling use. */
 interface DrawViews {
   /** [slots, 8] */ control: View;
   /** [slots, 4] */ stops: View;
@@ -26,7 +26,7 @@ interface DrawViews {
   /** [slots, cap, 3] */ drawn: View;
 }
 
-/** The rows to draw from: logits [R, V] and their stats at `temperature`, entries first .. first + n - 1 of live. */
+/** Rows to sample from: logits [R, V] and their stats at `temperature`, for entries first .. first + n - 1 of live. */
 interface DrawRows {
   logits: View;
   stats: View;
@@ -36,20 +36,20 @@ interface DrawRows {
   temperature: number;
 }
 
-/** The details of one slot's draws. */
+/** Details of one slot's sampled tokens. */
 export interface DrawDetails {
   entropies: Float32Array;
   alternatives: { tokenId: number; logProb: number }[][];
 }
 
-/** True for a request that a plain draw cannot serve. */
+/** True for a request that plain sampling cannot serve. */
 export function isAdjusted(s: SamplingParams): boolean {
   const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
   const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
   return changed || Boolean(s.toolCalls) || Boolean(s.entropy) || Boolean(s.topLogprobs);
 }
 
-/** Throws RangeError on settings outside what the kernels take. */
+/** Throws RangeError for settings that the kernels do not support. */
 export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
   const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0 } = s;
   if (!(repetitionPenalty > 0))
@@ -66,6 +66,7 @@ export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
     throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
 }
 
+/** Owns the buffers of adjusted sampling, and records its kernels. */
 export class AdjustedDraws {
   readonly #gpu: Gpu;
   readonly #V: number;
@@ -79,9 +80,9 @@ export class AdjustedDraws {
   readonly #details: View;
   /** [slots, words of V bits] */
   readonly #masks: View;
-  /** The mask in each slot's row of #masks; undefined = all bits set. */
+  /** Mask in each slot's row of #masks; undefined = all bits set. */
   readonly #masked: (Uint32Array | undefined)[];
-  /** Alternatives that each slot asked for. */
+  /** Number of alternatives that each slot requested. */
   readonly #wanted: Uint8Array;
 
   constructor(gpu: Gpu, own: DrawViews, slots: number, vocabSize: number, cap: number) {
@@ -101,7 +102,7 @@ export class AdjustedDraws {
     this.#masked = Array.from({ length: slots }, () => undefined);
   }
 
-  /** Sets a slot up for a turn; `drawnIds` were drawn by the turn before it was preempted. */
+  /** Prepares a slot for a turn. `drawnIds` were sampled in the same turn before it was preempted. */
   arm(slot: number, sampling: SamplingParams, contextIds: Uint32Array, drawnIds: ArrayLike<number>): void {
     const { repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0, logitBias = [] } = sampling;
     const { minNewTokens = 0, topLogprobs: wanted = 0 } = sampling;
@@ -119,7 +120,7 @@ export class AdjustedDraws {
     this.#gpu.write(this.#counts, this.#countsOf(contextIds, drawnIds), slot * this.#V);
   }
 
-  /** The slot's next draws are from these tokens alone, [maskWords(V)] bits; undefined = from all. */
+  /** Limits the slot's next tokens to a mask, [maskWords(V)] bits; undefined = all tokens. */
   mask(slot: number, mask: Uint32Array | undefined): void {
     if (mask === this.#masked[slot]) return;
     const words = maskWords(this.#V);
@@ -127,7 +128,7 @@ export class AdjustedDraws {
     this.#masked[slot] = mask;
   }
 
-  /** Records one draw of each entry; `slots` are theirs, in order. */
+  /** Records one sampled token for each entry; `slots` are the entries' slots, in order. */
   record(rows: DrawRows, slots: number[]): void {
     const gpu = this.#gpu;
     const { logits, stats, live, first, n, temperature } = rows;
@@ -147,13 +148,13 @@ export class AdjustedDraws {
     if (slots.some((slot) => this.#wanted[slot] > 0)) topLogprobs(gpu, { ...after, extras: this.#extras });
   }
 
-  /** The range of the details of `count` of a slot's draws, for `Gpu.readRanges`. */
+  /** Returns the range of the details of `count` tokens of a slot, for `Gpu.readRanges`. */
   detailsRange(slot: number, from: number, count: number): { view: View; offset: number; bytes: number } {
     const row = DETAIL_WIDTH * 4;
     return { view: this.#details, offset: (slot * this.#cap + from) * row, bytes: count * row };
   }
 
-  /** Reads what `detailsRange` brought. */
+  /** Decodes what was read from `detailsRange`. */
   detailsOf(slot: number, buffer: ArrayBuffer): DrawDetails {
     const [words, floats] = [new Uint32Array(buffer), new Float32Array(buffer)];
     const count = words.length / DETAIL_WIDTH;

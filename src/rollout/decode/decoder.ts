@@ -1,6 +1,6 @@
 /**
- * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. Between
- * passes only the slots' states are read; drawn tokens come with them where they are few, else when a sequence ends.
+ * GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step). Between passes the host reads
+ * only the slots' states. Sampled tokens are read with them if they are few, otherwise when a sequence ends.
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -17,16 +17,16 @@ import type { GpuTimes } from '../server/turnClock.ts';
 export type { Draw, DrawnTokens, SlotSetup } from './draws.ts';
 
 export interface DecoderSizes {
-  /** Sequences that can be alive at once. */
+  /** Most sequences that can run at the same time. */
   maxNumSeqs: number;
   /** Tokens after the prompt that one slot can hold. */
   slotCapacity: number;
-  /** Distinct prompts cached at once, and their longest. */
+  /** Number of distinct prompts cached at the same time, and their longest length. */
   maxPrompts: number;
   maxPromptLength: number;
   /** Rows of one prefill pass. */
   maxBatchedTokens: number;
-  /** Rows of logits that a pass of speculative decoding may have; absent = maxNumSeqs. */
+  /** Rows of logits of a pass with speculative decoding. Default: maxNumSeqs. */
   verifyRows?: number;
 }
 
@@ -35,17 +35,18 @@ export interface PrefillRows {
   tokens: number[];
   positions: number[];
   kvRows: number[];
-  /** 4 a row */
+  /** Four numbers per row. */
   ranges: number[];
 }
 
-/** A draw that is compared with a guess: the slot draws from its next row only if the guess was right. */
+/** A sample that is compared with a guess: the slot samples from its next row only if the guess was right. */
 export interface DraftCheck extends Draw {
   expected: number;
-  /** Like `setMask`, where the slot's sampling has `toolCalls`. */
+  /** Like `setMask`, if the slot's sampling has `toolCalls`. */
   mask?: Uint32Array | undefined;
 }
 
+/** Owns the KV cache and the slots' state on the GPU, and records passes over them. */
 export class Decoder {
   readonly sizes: DecoderSizes;
   readonly #gpu: Gpu;
@@ -56,7 +57,7 @@ export class Decoder {
   readonly #headRows: View;
   readonly #identity: View;
   readonly #live: { prefill: View; decode: View };
-  /** [head rows, 4] draws of a pass that checks guesses. */
+  /** [head rows, 4] samples of a pass that checks guesses. */
   readonly #checks: View;
   readonly #slots: SlotRows;
   readonly #draws: Draws;
@@ -104,12 +105,12 @@ export class Decoder {
     return this.#model.config.vocabSize;
   }
 
-  /** True if the device computes on the host's cores. */
+  /** True if the device computes on the host's CPU cores. */
   get isSoftware(): boolean {
     return this.#gpu.adapter.isSoftware;
   }
 
-  /** Allocates what the first request with penalties, a least length or constrained calls would. */
+  /** Allocates the buffers that the first request with penalties, a minimum length or constrained calls needs. */
   reserveAdjusted(): void {
     this.#draws.reserveAdjusted();
   }
@@ -133,19 +134,19 @@ export class Decoder {
     this.#headStale = true;
   }
 
-  /** Arms a slot for a new turn, which the next prefill pass begins. */
+  /** Prepares a slot for a new turn, which starts with the next prefill pass. */
   setSlot(slot: number, setup: SlotSetup): void {
     const { prefixStart, promptLength, ownStart } = setup;
     this.#slots.set(slot, [prefixStart, promptLength, ownStart, 0]);
     this.#draws.arm(slot, setup);
   }
 
-  /** Sets the tokens that a slot's next draw may be, as bits; undefined = all. Its sampling must have `toolCalls`. */
+  /** Sets the tokens that can follow next in a slot, as bits; undefined = all. Its sampling must have `toolCalls`. */
   setMask(slot: number, mask: Uint32Array | undefined): void {
     this.#draws.mask(slot, mask);
   }
 
-  /** Records a prefill pass and the first draw of every slot in `draws`. */
+  /** Records a prefill pass, and samples the first token of every slot in `draws`. */
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;
     const [headRows, drawsByRow] = distinctRows(this.#draws.byKind(draws));
@@ -162,8 +163,8 @@ export class Decoder {
   }
 
   /**
-   * Records a pass over guessed tokens. Round r draws from row r of every slot that has one and whose guesses have all
-   * been drawn so far; `expected` of a slot's last row is 0xffffffff.
+   * Records a pass over guessed tokens. Round r samples from row r of every slot that has one and whose earlier guesses
+   * were all right. `expected` of a slot's last row is 0xffffffff.
    */
   verify(rows: PrefillRows, rounds: DraftCheck[][]): void {
     const gpu = this.#gpu;
@@ -205,14 +206,14 @@ export class Decoder {
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
   }
 
-  /** Starts what is recorded, without waiting: more can be recorded while the device works. */
+  /** Submits recorded work without waiting, so that more can be recorded while the device works. */
   submit(): void {
     this.#gpu.flush();
   }
 
   /**
-   * Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]; `readDrawn` mostly costs no read after it.
-   * With `Gpu.startTimer` also the GPU's milliseconds in what was recorded since the last call.
+   * Runs recorded work and reads the state of every slot, [slots, STATE_WIDTH]. `readDrawn` usually needs no other
+   * read-back after it. With `Gpu.startTimer` it also returns the GPU's milliseconds since the last call.
    */
   async readState(): Promise<{ state: Uint32Array; gpuTimes?: GpuTimes | undefined }> {
     this.#gpu.timeAs(undefined);
@@ -222,17 +223,17 @@ export class Decoder {
     return { state: new Uint32Array(data[0]), gpuTimes: times && { prefill, decode, sample: drawing } };
   }
 
-  /** Reads the tokens that slots have drawn this turn: `count` of each, after the first `from`. */
+  /** Reads tokens that slots have sampled in this turn: `count` of each, after the first `from`. */
   readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     return this.#draws.read(slots);
   }
 
-  /** Logits of `R` rows of the pass, then one draw for each entry. */
+  /** Computes logits of `R` rows of the pass, then samples one token for each entry. */
   #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
     this.#draws.record(R, live, draws, 0, this.#recordLogits(headRows, R, draws[0]));
   }
 
-  /** Logits of `R` rows and their stats at the temperature of `draw`, which is returned. */
+  /** Records logits of `R` rows and their stats at the temperature of `draw`. Returns that temperature. */
   #recordLogits(headRows: View, R: number, { slot }: Draw): number {
     if (this.#headStale) this.#head.refresh();
     this.#headStale = false;
@@ -251,7 +252,7 @@ export class Decoder {
   }
 }
 
-/** The distinct rows of some draws, and the draws with their row replaced by its place among them. */
+/** Distinct rows of some draws, and the draws with their row replaced by its index among them. */
 function distinctRows(draws: Draw[]): [rows: number[], draws: Draw[]] {
   const rows = [...new Set(draws.map((d) => d.row))];
   const place = new Map(rows.map((row, i) => [row, i]));

@@ -1,4 +1,7 @@
-/** Draws tokens from logits on the GPU: holds each slot's sampling settings and drawn tokens, and records a pass's draws. */
+/**
+ * Samples tokens from logits on the GPU: holds each slot's sampling settings and sampled tokens, and records the
+ * sampling of a pass.
+ */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import { headStats } from '../../gpu/ops/head.ts';
@@ -9,29 +12,29 @@ import { SlotRows } from './slotRows.ts';
 import type { DrawnSoFar } from '../tokenLog.ts';
 import type { SamplingParams } from '../types.ts';
 
-/** A slot's settings for a turn. Rows are rows of the KV cache. */
+/** Settings of a slot for a turn. Rows are rows of the KV cache. */
 export interface SlotSetup {
   prefixStart: number;
   promptLength: number;
   ownStart: number;
-  /** The whole context; its length is the position of the first token to draw. */
+  /** The full context; its length is the position of the first token to sample. */
   contextIds: Uint32Array;
-  /** How many of its last tokens this turn drew before it was preempted. */
+  /** Number of tokens at its end that this turn sampled before it was preempted. */
   drawnBefore: number;
   key: [number, number];
   sampling: SamplingParams;
 }
 
-/** A draw for a slot from a row of the pass. */
+/** One token to sample for a slot from a row of the pass. */
 export interface Draw {
   slot: number;
   row: number;
 }
 
-/** Tokens that a slot has drawn in a turn, and the details of them that were asked for. */
+/** Tokens that a slot has sampled in a turn, and their requested details. */
 export interface DrawnTokens extends DrawnSoFar, Partial<DrawDetails> {}
 
-/** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
+/** [token, position of the next, tokens sampled, 0 live | 1 stopped | 2 full] of a slot. */
 const STATE_WIDTH = 4;
 
 /** A slot's row of the states that `Decoder.readState` returns. */
@@ -43,9 +46,10 @@ export function slotState(
   return { drawnCount, end: end === 1 ? 'stop' : end === 2 ? 'length' : undefined };
 }
 
-/** At most so many bytes of drawn tokens come with the state: they cost less than a second read-back. */
+/** Up to this many bytes of sampled tokens are read with the state, because that is cheaper than a second read-back. */
 const READ_WITH_STATE_BYTES = 1 << 19;
 
+/** Owns the slots' sampling state on the GPU, and records sampling. */
 export class Draws {
   readonly #gpu: Gpu;
   readonly #head: Head;
@@ -57,10 +61,10 @@ export class Draws {
   readonly #state: SlotRows;
   readonly #drawn: View;
   readonly #temperatures: Float64Array;
-  /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
+  /** 1 = the slot samples through #adjusted, which exists after the first such request. */
   readonly #isAdjusted: Uint8Array;
   #adjusted: AdjustedDraws | undefined;
-  /** #drawn as last read. */
+  /** Contents of #drawn at the last read. */
   #kept: ArrayBuffer | undefined;
 
   constructor(gpu: Gpu, head: Head, vocabSize: number, maxNumSeqs: number, slotCapacity: number) {
@@ -77,7 +81,7 @@ export class Draws {
     this.#isAdjusted = new Uint8Array(maxNumSeqs);
   }
 
-  /** Sets a slot up for its next turn; `flush` sends the settings. */
+  /** Prepares a slot for its next turn; `flush` uploads the settings. */
   arm(slot: number, { contextIds, drawnBefore, key, sampling }: SlotSetup): void {
     const greedy = sampling.temperature === 0;
     const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
@@ -100,12 +104,12 @@ export class Draws {
     return this.#state.view;
   }
 
-  /** Sends the settings of the slots that were armed. */
+  /** Uploads the settings of prepared slots. */
   flush(): void {
     for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
 
-  /** The buffers for draws with more than temperature and cuts; made when first asked for. */
+  /** Buffers for sampling with more than temperature and truncation; created at first use. */
   reserveAdjusted(): AdjustedDraws {
     const [slots, V, cap] = [this.#maxNumSeqs, this.#vocabSize, this.#slotCapacity];
     return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
@@ -119,7 +123,7 @@ export class Draws {
     return this.#temperatures[slot];
   }
 
-  /** Sorts draws so that those one kernel call can make are neighbours. */
+  /** Sorts draws so that those of one kernel call are neighbours. */
   byKind<D extends Draw>(draws: D[]): D[] {
     return [...draws].sort(
       (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
@@ -127,8 +131,8 @@ export class Draws {
   }
 
   /**
-   * Records draws from the head's logits [R, V] for entries of `live` from `first` on, those of one kind and temperature at a
-   * time. `current` is the temperature of the head's stats; returns what it is afterwards.
+   * Samples from the head's logits [R, V] for entries of `live` from `first` on, one kind and temperature at a time.
+   * `current` is the temperature of the head's stats. Returns the temperature afterwards.
    */
   record(R: number, live: View, draws: Draw[], first: number, current: number): number {
     const V = this.#vocabSize;
@@ -155,20 +159,23 @@ export class Draws {
     return current;
   }
 
-  /** Views to read after a pass: the slots' state, and all drawn tokens where they are few, since they are mostly asked for next. */
+  /**
+   * Views to read after a pass: the slots' state, and all sampled tokens if they are few, because they are usually
+   * needed next.
+   */
   get views(): View[] {
     return this.#drawn.bytes <= READ_WITH_STATE_BYTES ? [this.state, this.#drawn] : [this.state];
   }
 
   /**
-   * Keeps the contents of `views`, so that `read` needs no read-back until more draws are recorded. A pass may be in flight by
-   * now; the scheduler asks only for tokens that this state counts.
+   * Caches the contents of `views`, so that `read` needs no read-back until more tokens are sampled. A pass can be in
+   * flight by then; the scheduler requests only tokens that this state counts.
    */
   keep([, drawn]: (ArrayBuffer | undefined)[]): void {
     this.#kept = drawn;
   }
 
-  /** Reads the tokens that slots have drawn this turn: `count` of each, after the first `from`. */
+  /** Reads tokens that slots have sampled in this turn: `count` of each, after the first `from`. */
   async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.#slotCapacity;
     const parts = slots.map(({ slot, from = 0, count }) => ({
@@ -200,7 +207,7 @@ export class Draws {
   }
 }
 
-/** [count, 3] words as sample.wgsl writes them. */
+/** Decodes [count, 3] words as sample.wgsl writes them. */
 function drawnTokens(buffer: ArrayBuffer): DrawnTokens {
   const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
   const count = u32.length / 3;

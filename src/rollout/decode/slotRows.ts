@@ -1,7 +1,10 @@
-/** A table of one row a slot on the GPU, written for all slots that a pass begins with at once. */
+/**
+ * A table on the GPU with one row per slot. The rows of all slots that start in a pass are uploaded together.
+ */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 
+/** Owns the table and a host copy of its rows. */
 export class SlotRows {
   readonly view: View;
   readonly #gpu: Gpu;
@@ -19,7 +22,9 @@ export class SlotRows {
     this.#changed.set(slot, row);
   }
 
-  /** Writes the rows set since the last call, neighbours together. Call it before recording a kernel that reads them. */
+  /**
+   * Uploads the rows set since the last call, neighbours together. Call it before recording a kernel that reads them.
+   */
   flush(): void {
     const slots = [...this.#changed.keys()].sort((a, b) => a - b);
     for (let i = 0; i < slots.length;) {

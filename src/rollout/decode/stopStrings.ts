@@ -1,14 +1,14 @@
 /**
- * Stop strings, matched byte by byte over tokens: a string may lie within a token, span several, or end inside one, and a
- * character may be cut between two. One matcher a turn; preemption does not touch it.
+ * Stop strings, matched byte by byte over tokens. A string can be inside a token, span several, or end inside one, and
+ * a character can be split between two. One matcher per turn; it continues after a preemption.
  */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 
-/** At most; more would be a sign of something else. */
+/** Most stop strings of a request. */
 export const MAX_STOP_STRINGS = 16;
 
-/** Throws RangeError on strings that cannot be looked for. */
+/** Throws RangeError for strings that cannot be matched. */
 export function checkStopStrings(stop: readonly string[]): void {
   if (stop.length > MAX_STOP_STRINGS)
     throw new RangeError(`${stop.length} stop strings were given; at most ${MAX_STOP_STRINGS} are allowed.`);
@@ -16,14 +16,15 @@ export function checkStopStrings(stop: readonly string[]): void {
     throw new RangeError('A stop string is empty, and would end every turn at once; leave it out.');
 }
 
+/** Finds the stop strings of one turn. */
 export class StopMatcher {
   readonly #vocabulary: Vocabulary;
   readonly #patterns: { text: string; bytes: Uint8Array; fallback: Uint32Array }[];
-  /** Bytes of each pattern that the text ends with. */
+  /** Number of bytes of each pattern at the end of the text so far. */
   readonly #matched: number[];
   #tokensBefore: number;
 
-  /** @param minNewTokens a string that is complete before so many tokens does not count, as in vLLM */
+  /** @param minNewTokens a string that completes before this number of tokens is ignored, as in vLLM */
   constructor(stop: readonly string[], vocabulary: Vocabulary, minNewTokens = 0) {
     const encoder = new TextEncoder();
     this.#vocabulary = vocabulary;
@@ -35,7 +36,9 @@ export class StopMatcher {
     this.#tokensBefore = minNewTokens;
   }
 
-  /** Takes the next token; returns the string that it completes, the one whose end comes first, if any. */
+  /**
+   * Adds the next token. Returns the string that it completes, the one that ends first; undefined if it completes none.
+   */
   feed(token: number): string | undefined {
     this.#tokensBefore--;
     let found: string | undefined;
@@ -46,7 +49,9 @@ export class StopMatcher {
     return this.#tokensBefore > 0 ? undefined : found;
   }
 
-  /** Every pattern sees every byte, also after a match: the next token continues from there where this one does not count. */
+  /**
+   * Feeds a byte to every pattern, even after a match: if the match does not count, the next token continues from here.
+   */
   #step(byte: number): string | undefined {
     let found: string | undefined;
     this.#patterns.forEach(({ text, bytes, fallback }, p) => {
@@ -58,14 +63,17 @@ export class StopMatcher {
   }
 }
 
-/** Length of the longest prefix of `bytes` that ends the text once `byte` follows `matched` of them (Knuth-Morris-Pratt). */
+/**
+ * Length of the longest prefix of `bytes` at the end of the text, after `byte` follows `matched` matching bytes
+ * (Knuth-Morris-Pratt).
+ */
 export function advance(bytes: Uint8Array, fallback: Uint32Array, matched: number, byte: number): number {
   let n = matched;
   while (n > 0 && bytes[n] !== byte) n = fallback[n - 1];
   return bytes[n] === byte ? n + 1 : 0;
 }
 
-/** [n] for each prefix, the length of its longest proper suffix that is a prefix too. */
+/** [n] for each prefix, the length of its longest proper suffix that is also a prefix. */
 export function prefixFunction(bytes: Uint8Array): Uint32Array {
   const fallback = new Uint32Array(bytes.length);
   for (let i = 1; i < bytes.length; i++) fallback[i] = advance(bytes, fallback, fallback[i - 1], bytes[i]);
@@ -73,18 +81,18 @@ export function prefixFunction(bytes: Uint8Array): Uint32Array {
 }
 
 /**
- * The text of a turn without what follows its stop string, and without the string itself unless `include`.
+ * Returns the text of a turn up to its stop string, and including the string only with `include`.
  *
- * @param before the text without the turn's last token, which completed the string
+ * \\ @param before text without the turn's last token, which completed the string
  */
 export function cutAtStop(text: string, before: string, stop: string, include: boolean): string {
-  // A character that `before` cuts decodes to replacement characters there.
+  // A character that is incomplete in `before` decodes to replacement characters there.
   const whole = before.replace(/\ufffd+$/, '').length;
   const at = text.indexOf(stop, Math.max(0, whole - stop.length + 1));
   return at < 0 ? text : text.slice(0, at + (include ? stop.length : 0));
 }
 
-/** Characters at the end of a text that a stop string may begin with. */
+/** Number of characters at the end of a text that can be the start of a stop string. */
 export function heldBack(text: string, stop: readonly string[]): number {
   const ofOne = (string: string) => {
     for (let n = Math.min(string.length, text.length); n > 0; n--) if (text.endsWith(string.slice(0, n))) return n;

@@ -1,34 +1,39 @@
 /** Chooses the number of decode steps to submit before the next read-back of the stop flags. */
 
-/** Share of a full batch's rows that may be decoded for nothing: below 5%, so that an estimate may be off. */
+/** Share of a full batch's rows that can be decoded in vain: below 5%, so that the estimate has a margin. */
 const WASTE = 0.04;
 const MOST_STEPS = 32;
-/** Milliseconds of a read-back itself, about (`--only peak`: mapMs). */
+/** Approximate milliseconds of a read-back itself (`--only peak`: mapMs). */
 const READ_MS = 0.5;
-/** Cost of a row decoded for nothing as a share of its part of a step: the rest of the step is computed anyway. */
+/** Cost of a row decoded in vain, relative to its part of a step: the rest of the step is computed anyway. */
 const WASTED_ROW = 0.6;
 /** Share of the host's work that starting ahead saves on a software adapter, which computes on the same cores. */
 const SAVED_ON_SOFTWARE = 0.5;
 
+/** Estimates the costs of passes, and chooses the number of decode steps that minimises them. */
 export class ChunkLength {
   /** Moving averages: milliseconds of a step, and of the device's wait for the host after a read-back. */
   #stepMs = 1;
   #hostMs = 0;
-  /** Like hostMs, without read-backs that ended a sequence: that work comes however seldom the host reads. */
+  /** Like hostMs, without read-backs that ended a sequence: that work is needed however seldom the host reads. */
   #readWaitMs = 0;
   /** Moving averages of a pass's rows and of the sequences that end in it. */
   #rows = 1;
   #ends = 0.1;
-  /** Rows of a full batch: few sequences, as at the end of a training step, may waste a larger share of themselves. */
+  /**
+   * Rows of a full batch. If few sequences remain, as at the end of a training step, a larger share of them can be
+   * wasted.
+   */
   #full = 1;
 
   /**
-   * Decode steps of the next pass. A read-back costs READ_MS + readWaitMs and steps after a sequence's end cost
-   * finishRate * stepMs / 2 on average, so the sum is least at sqrt(2 (READ_MS + readWaitMs) / (stepMs finishRate)).
-   * Sequences that stop waste finishRate * (steps - 1) / 2 of the rows; those that reach their limit are known beforehand.
-   * With a pass in flight they waste the next one too, and the host's work is free while the device is busy with it.
+   * Returns the number of decode steps of the next pass. A read-back costs READ_MS + readWaitMs, and steps after a
+   * sequence's end cost finishRate * stepMs / 2 on average, so the sum is minimal at sqrt(2 (READ_MS + readWaitMs) /
+   * (stepMs finishRate)). Sequences that stop waste finishRate * (steps - 1) / 2 of the rows; sequences that reach
+   * their limit are known beforehand. With a pass in flight they also waste the next one, and the host's work costs
+   * nothing while the device is busy.
    *
-   * @param left tokens that each sequence may still draw
+   * \\ @param left tokens that each sequence can still sample
    */
   next(left: readonly number[], passInFlight = false): number {
     const rate = Math.max(this.#finishRate, 1e-3);
@@ -44,7 +49,7 @@ export class ChunkLength {
     return steps;
   }
 
-  /** True if starting a pass before the last was read saves more than the step it wastes on sequences that have ended. */
+  /** True if starting a pass before the last one was read saves more than the step it wastes on ended sequences. */
   paysToStartAhead(isSoftware: boolean): boolean {
     const saved = READ_MS + this.#hostMs * (isSoftware ? SAVED_ON_SOFTWARE : 1);
     return saved > WASTED_ROW * this.#finishRate * this.#stepMs;
@@ -54,13 +59,15 @@ export class ChunkLength {
     this.#stepMs += 0.4 * (milliseconds / steps - this.#stepMs);
   }
 
-  /** The device waited so long from a read-back to the next pass; `plain` = no sequence ended or began between them. */
+  /**
+   * Records the device's wait from a read-back to the next pass. `plain` = no sequence ended or started between them.
+   */
   learnWait(milliseconds: number, plain: boolean): void {
     this.#hostMs += 0.2 * (milliseconds - this.#hostMs);
     if (plain) this.#readWaitMs += 0.2 * (milliseconds - this.#readWaitMs);
   }
 
-  /** `ended` of `live` sequences stopped within `steps` steps. */
+  /** Records that `ended` of `live` sequences stopped within `steps` steps. */
   learnEnds(ended: number, live: number, steps: number): void {
     if (live === 0 || steps === 0) return;
     this.#full = Math.max(live, 0.98 * this.#full);

@@ -1,4 +1,6 @@
-/** One request inside the server, from its arrival to its answer. Preemption puts it back to waiting in between. */
+/**
+ * One request inside the server, from its arrival to its answer. A preempted request waits again in between.
+ */
 
 import { concat } from '../../concat.ts';
 import type { GuidedTurn } from '../constrained/guide.ts';
@@ -9,7 +11,7 @@ import { concatTokens, TURN_FIELDS } from '../tokenLog.ts';
 import type { CachedSequence } from './kvCache.ts';
 import { TurnClock } from './turnClock.ts';
 
-/** Readers of each drawn token on the host. A job without them is read when it ends. */
+/** Readers on the host that need each sampled token. Without them, tokens are read only when the job ends. */
 export interface Watchers {
   stops: StopMatcher | undefined;
   guide: GuidedTurn | undefined;
@@ -18,30 +20,31 @@ export interface Watchers {
 /** A job that holds a slot. */
 export type RunningJob = Job & { cached: CachedSequence };
 
+/** One request, with its tokens and its place in the cache. */
 export class Job {
   readonly request: GenerateRequest;
   readonly clock: TurnClock | undefined;
   /** Constrains the next token to a valid tool call. */
   readonly guide: GuidedTurn | undefined;
   phase: 'waiting' | 'prefill' | 'decode' = 'waiting';
-  /** Number of the sample in order of arrival: the first is served first and preempted last. */
+  /** Number of the sample in order of arrival. The first is served first and preempted last. */
   arrival = 0;
-  /** The request's context and the tokens drawn before a preemption. */
+  /** Context of the request, and the tokens sampled before a preemption. */
   contextIds: Uint32Array;
   cached: CachedSequence | undefined;
   /** Context tokens after the prompt that are computed, or will be by a pass in flight. */
   computedTokens = 0;
-  /** Tokens drawn since the job got its slot, as of the last read-back. */
+  /** Tokens sampled since the job got its slot, as of the last read-back. */
   drawnCount = 0;
-  /** Tokens that passes in flight may draw. */
+  /** Most tokens that passes in flight can sample. */
   tokensInFlight = 0;
-  /** Tokens drawn since the job got its slot that the host has read. */
+  /** Tokens sampled since the job got its slot that the host has read. */
   hostTokens: number[] = [];
-  /** The stop string that the last token completes. */
+  /** Stop string that the last token completes. */
   stopString: string | undefined;
   aborted = false;
   readonly #stops: StopMatcher | undefined;
-  /** Tokens drawn between two preemptions. */
+  /** Tokens sampled between two preemptions. */
   readonly #segments: DrawnTokens[] = [];
   readonly #resolve: (generation: Generation) => void;
   readonly #reject: (error: unknown) => void;
@@ -62,22 +65,22 @@ export class Job {
     if (request.drawn && request.drawn.tokenIds.length > 0) this.#resumeAfter(request.drawn);
   }
 
-  /** Tokens drawn for this request before it was last preempted. */
+  /** Number of tokens sampled for this request before its last preemption. */
   get drawnBefore(): number {
     return this.contextIds.length - this.request.contextIds.length;
   }
 
-  /** Tokens that may still be drawn once the passes in flight have drawn theirs. */
+  /** Number of tokens that can still be sampled after the passes in flight. */
   get tokensLeft(): number {
     return this.request.sampling.maxNewTokens - this.drawnBefore - this.drawnCount - this.tokensInFlight;
   }
 
-  /** True if stop strings or the caller read the tokens before the job ends. */
+  /** True if stop strings or the caller need the tokens before the job ends. */
   get isWatched(): boolean {
     return this.#stops !== undefined || this.request.onTokens !== undefined;
   }
 
-  /** The job gets its slot, which has `computedTokens` of its own context tokens already. */
+  /** Called when the job gets its slot, in which `computedTokens` of its context tokens are computed already. */
   start(cached: CachedSequence, computedTokens: number): RunningJob {
     this.phase = 'prefill';
     this.clock?.enter('prefill');
@@ -85,13 +88,13 @@ export class Job {
     return Object.assign(this, { cached });
   }
 
-  /** The job has lost its slot. */
+  /** Called when the job has lost its slot. */
   wait(): void {
     this.phase = 'waiting';
     this.clock?.enter('queue');
   }
 
-  /** Takes tokens that the host has read; those after a stop string are dropped. */
+  /** Adds tokens that the host has read; drops those after a stop string. */
   takeTokens(tokenIds: Uint32Array): void {
     const before = this.hostTokens.length;
     for (const token of tokenIds) {
@@ -104,7 +107,7 @@ export class Job {
     this.request.onTokens?.(this.hostTokens.slice(before));
   }
 
-  /** Keeps the tokens drawn since the job got its slot; they become part of the context. */
+  /** Stores the tokens sampled since the job got its slot; they become part of the context. */
   keepDrawn(drawn: DrawnTokens, weightVersion: number): void {
     this.#keep({ ...drawn, weightVersions: new Uint32Array(drawn.tokenIds.length).fill(weightVersion) });
     this.drawnCount = 0;
@@ -112,7 +115,7 @@ export class Job {
     this.hostTokens = [];
   }
 
-  /** What was drawn until the last preemption. */
+  /** Tokens sampled until the last preemption. */
   get drawnSoFar(): DrawnSoFar {
     const { logMass, ...drawn } = concatTokens(this.#segments, TURN_FIELDS);
     return { ...drawn, ...(logMass.some((m) => m !== 0) && { logMass }) };
@@ -126,7 +129,7 @@ export class Job {
     this.#reject(error);
   }
 
-  /** Takes over tokens that another engine has drawn, as if this one had before a preemption. */
+  /** Adds tokens that another engine has sampled, as if this one had before a preemption. */
   #resumeAfter(drawn: DrawnSoFar): void {
     this.#keep(drawn);
     for (const token of drawn.tokenIds) {

@@ -1,18 +1,20 @@
-/** Assigns slots and cached prompt prefixes to samples. Host side only, no GPU. */
+/**
+ * Assigns slots and cached prompt prefixes to samples. Runs on the host only.
+ */
 
 export interface Prefix {
   index: number;
   tokens: Uint32Array;
   /** Tokens whose keys and values are in the cache. */
   computed: number;
-  /** Slots that attend to it. */
+  /** Number of slots that use it. */
   users: number;
-  /** False after the weights changed: not to be shared any more. */
+  /** False after the weights changed: it must no longer be shared. */
   fresh: boolean;
   lastUsed: number;
 }
 
-/** A sample's share of the cache, between its first turn and its release or preemption. */
+/** Cache entries of a sample, between its first turn and its release or preemption. */
 export interface CachedSequence {
   slot: number;
   prefix: Prefix;
@@ -22,7 +24,7 @@ export interface CachedSequence {
   parkedAt: number | undefined;
 }
 
-/** Slots and prefixes together: a sample has both or neither. */
+/** Manages slots and prefixes together: a sample has both or neither. */
 export class KvCacheManager {
   readonly #prefixes: PrefixCache;
   readonly #free: number[];
@@ -38,8 +40,8 @@ export class KvCacheManager {
   }
 
   /**
-   * The slot and prefix for a sample's turn: its own from an earlier turn, or free ones; undefined while there are none.
-   * `computed` = how many of `ownTokens`, the tokens after the prompt, are in the slot already.
+   * Returns the slot and prefix for a sample's turn: its own from an earlier turn, or free ones; undefined if none are
+   * free. `computed` = number of `ownTokens`, the tokens after the prompt, that are in the slot already.
    */
   allocate(
     id: string,
@@ -63,19 +65,19 @@ export class KvCacheManager {
     this.#free.push(sequence.slot);
   }
 
-  /** Samples between two turns, the last of which ended in this pass or before. */
+  /** Samples between two turns whose last turn ended in this pass or earlier. */
   parkedSince(pass: number): string[] {
     const parked = [...this.#sequences].filter(([, { parkedAt = Infinity }]) => parkedAt <= pass);
     return parked.map(([id]) => id);
   }
 
-  /** Forgets every cached key and value: the weights have changed. */
+  /** Clears every cached key and value, because the weights have changed. */
   reset(): void {
     for (const id of [...this.#sequences.keys()]) this.free(id);
     this.#prefixes.reset();
   }
 
-  /** Samples that have a slot keep what is in it, and their prompts; those that come compute theirs again. */
+  /** Lets samples that have a slot keep its contents and their prompts. New samples compute theirs again. */
   keepSequences(): void {
     this.#prefixes.reset();
   }
@@ -96,6 +98,7 @@ function commonLength(a: Uint32Array, b: number[]): number {
   return n;
 }
 
+/** Cached prompts, which the samples of a group share. */
 export class PrefixCache {
   readonly #maxLength: number;
   readonly #byKey = new Map<string, Prefix>();
@@ -107,7 +110,7 @@ export class PrefixCache {
     this.#free = Array.from({ length: capacity }, (_, i) => capacity - 1 - i);
   }
 
-  /** The cached prefix of these tokens, or a new empty one; undefined while every entry is in use. */
+  /** Returns the cached prefix of these tokens, or a new empty one; undefined if every entry is in use. */
   acquire(tokens: Uint32Array): Prefix | undefined {
     if (tokens.length > this.#maxLength)
       throw new RangeError(
@@ -131,7 +134,7 @@ export class PrefixCache {
     if (prefix.users === 0 && !prefix.fresh) this.#free.push(prefix.index);
   }
 
-  /** Forgets everything; entries in use are freed when their last user goes. */
+  /** Clears all entries. Entries in use are freed when their last user is released. */
   reset(): void {
     for (const prefix of this.#byKey.values()) {
       prefix.fresh = false;
@@ -140,7 +143,7 @@ export class PrefixCache {
     this.#byKey.clear();
   }
 
-  /** Makes room by dropping the unused prefix that was used longest ago. */
+  /** Frees an entry by dropping the least recently used prefix without users. */
   #evict(): number | undefined {
     let oldest: [string, Prefix] | undefined;
     for (const entry of this.#byKey)

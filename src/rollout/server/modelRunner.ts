@@ -1,4 +1,7 @@
-/** Runs passes on the decoder and keeps those in flight. Chooses how many decode steps a pass has, by what passes have cost. */
+/**
+ * Runs passes on the decoder and tracks those in flight. Chooses the number of decode steps per pass from the cost of
+ * earlier passes.
+ */
 
 import { ChunkLength } from './chunkLength.ts';
 import type { Job, RunningJob } from './job.ts';
@@ -10,16 +13,17 @@ import type { DecodePlan, TokenSource } from './tokenSource.ts';
 
 /**
  * 'on' starts a pass before the last one was read, so that the device never waits for the host. A sequence that has
- * ended then computes one pass for nothing and is answered one pass later. 'auto': where that costs less than the wait.
+ * ended then computes one pass in vain and is answered one pass later. 'auto': only if that costs less than the wait.
  */
 export type AsyncScheduling = 'auto' | 'on' | 'off';
 
 export interface PassOptions {
   asyncScheduling: AsyncScheduling;
-  /** Decides by counts alone: what passes cost is not looked at, and what they ended is forgotten at each pause. */
+  /** True to decide by counts alone: ignores the time of passes, and clears the estimates at each pause. */
   repeatable: boolean;
 }
 
+/** Starts and reads passes of the decoder. */
 export class ModelRunner {
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;
@@ -28,7 +32,7 @@ export class ModelRunner {
   #chunk = new ChunkLength();
   /** Started and not yet read, oldest first. */
   #inFlight: Pass[] = [];
-  /** End of the last pass (performance.now), and whether no sequence ended in it; undefined after a break. */
+  /** End of the last pass (performance.now), and true if no sequence ended in it; undefined after a break. */
   #lastPass: { endedAt: number; nothingEnded: boolean } | undefined;
 
   constructor(decoder: SlotDecoder, tokenSource: TokenSource, options: PassOptions, stats: ServerStats) {
@@ -42,7 +46,7 @@ export class ModelRunner {
     return this.#inFlight.length;
   }
 
-  /** Records and submits a pass of the jobs; false if the pass in flight draws all that is left to draw. */
+  /** Records and submits a pass of the jobs. Returns false if the pass in flight samples all remaining tokens. */
   startPass(running: ReadonlySet<RunningJob>): boolean {
     const startedAt = performance.now();
     const wereDecoding = new Set(inPhase(running, 'decode'));
@@ -53,11 +57,12 @@ export class ModelRunner {
     if (this.passesInFlight > 0 && prefillRows + decodeRows === 0) return false;
     const firstStepAt = startedAt + (performance.now() - startedAt) / Math.max(1, steps);
     this.#learnWait(prefillRows > 0 ? prefilledAt : firstStepAt, prefillRows);
-    const tokensOf = (job: RunningJob) => (wereDecoding.has(job) ? steps : steps + 1); // prefill draws the first
+    // Prefill samples the first token.
+    const tokensOf = (job: RunningJob) => (wereDecoding.has(job) ? steps : steps + 1);
     const decoding = inPhase(running, 'decode').map((job) => ({ job, tokens: tokensOf(job) }));
     for (const { job, tokens } of decoding) job.tokensInFlight += tokens;
     const stateRead = this.#decoder.readState();
-    stateRead.catch(() => {}); // readPass reports it, unless an earlier pass has failed as well
+    stateRead.catch(() => {}); // readPass reports it, unless an earlier pass has also failed
     const prefilling = inPhase(running, 'prefill');
     this.#inFlight.push({
       decoding,
@@ -72,7 +77,7 @@ export class ModelRunner {
     return true;
   }
 
-  /** True if the next pass may start before the last one was read (asynchronous scheduling). */
+  /** True if the next pass can start before the last one was read (asynchronous scheduling). */
   mayStartAhead(running: ReadonlySet<RunningJob>): boolean {
     const { asyncScheduling, repeatable } = this.#options;
     if (asyncScheduling === 'off') return false;
@@ -86,12 +91,15 @@ export class ModelRunner {
     const pass = this.#inFlight.shift()!;
     const { state, gpuTimes } = await pass.stateRead;
     const ended = performance.now();
-    const started = Math.max(pass.startedAt, this.#lastPass?.endedAt ?? 0); // the device ran the pass before until then
+    // The device ran the previous pass until then.
+    const started = Math.max(pass.startedAt, this.#lastPass?.endedAt ?? 0);
     const { prefillRows, decodeRows } = pass;
     return { ...pass, state, times: { started, ended, prefillRows, decodeRows, ...(gpuTimes && { gpu: gpuTimes }) } };
   }
 
-  /** Learns from a pass that drew `drawn` tokens of `live` sequences, `ended` of which ended in it. */
+  /**
+   * Updates the estimates from a pass that sampled `drawn` tokens of `live` sequences, `ended` of which ended in it.
+   */
   learn(pass: FinishedPass, { drawn, live, ended }: { drawn: number; live: number; ended: number }): void {
     const { steps, prefillRows, startedAt, times } = pass;
     this.#lastPass = { endedAt: times.ended, nothingEnded: ended === 0 };
@@ -101,14 +109,14 @@ export class ModelRunner {
     this.#tokenSource.passFinished(steps > 0 ? 'steps' : 'draft', performance.now() - startedAt, drawn);
   }
 
-  /** Forgets passes in flight and the end of the last one: the server pauses, or the device has failed. */
+  /** Forgets passes in flight and the end of the last one. Called if the server pauses or the device has failed. */
   reset(): void {
     this.#inFlight = [];
     this.#lastPass = undefined;
     if (this.#options.repeatable) this.#chunk = new ChunkLength();
   }
 
-  /** Records new context tokens, at most maxBatchedTokens of them, and the first draws of contexts that are complete. */
+  /** Records new context tokens, at most maxBatchedTokens, and samples the first tokens of complete contexts. */
   #prefill(jobs: RunningJob[]): number {
     if (jobs.length === 0) return 0;
     const { rows, draws, ready, cachedTokens } = planPrefill(this.#decoder, jobs);
@@ -121,7 +129,7 @@ export class ModelRunner {
     return rows.tokens.length;
   }
 
-  /** Records decode steps, as many as pay before the next read-back, or one pass over guessed tokens. */
+  /** Records as many decode steps as are worthwhile before the next read-back, or one pass over guessed tokens. */
   #decode(jobs: RunningJob[]): { steps: number; rows: number } {
     if (jobs.length === 0) return { steps: 0, rows: 0 };
     const { maxSteps, draft } = this.#tokenSource.plan(jobs);
@@ -141,16 +149,19 @@ export class ModelRunner {
 
   #verify({ rows, rounds }: NonNullable<DecodePlan['draft']>): { steps: number; rows: number } {
     this.#decoder.verify(rows, rounds);
-    this.#stats.addDecode(1, 0); // its rows are counted once it is known how many tokens they drew
+    this.#stats.addDecode(1, 0); // its rows are counted once the number of sampled tokens is known
     return { steps: 0, rows: rows.tokens.length };
   }
 
-  /** A job whose next token depends on its last one waits a pass after prefill, until the host has read its first token. */
+  /**
+   * True if the job can decode in this pass. A job whose next token depends on its last one waits one pass after
+   * prefill, until the host has read its first token.
+   */
   #mayDecode(job: RunningJob): boolean {
     return job.tokensLeft > 0 && (job.hostTokens.length > 0 || !this.#tokenSource.needsLastToken(job));
   }
 
-  /** The device got its first work at `startedAt`, after it had waited for the host since the last pass. */
+  /** Records that the device received work at `startedAt`, after waiting for the host since the last pass. */
   #learnWait(startedAt: number, prefillRows: number): void {
     if (!this.#lastPass || this.#options.repeatable) return;
     this.#chunk.learnWait(startedAt - this.#lastPass.endedAt, this.#lastPass.nothingEnded && prefillRows === 0);

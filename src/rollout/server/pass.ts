@@ -4,15 +4,15 @@ import type { RunningJob } from './job.ts';
 import type { GpuTimes, PassTimes } from './turnClock.ts';
 
 export interface Pass {
-  /** Jobs that draw tokens in the pass, and how many each may draw. */
+  /** Jobs that sample tokens in the pass, and the most tokens of each. */
   decoding: { job: RunningJob; tokens: number }[];
-  /** Those of `decoding` that were prefilled by an earlier pass. */
+  /** Jobs of `decoding` that were prefilled by an earlier pass. */
   wereDecoding: ReadonlySet<RunningJob>;
   /** Jobs whose context is not complete after the pass. */
   prefilling: RunningJob[];
   prefillRows: number;
   decodeRows: number;
-  /** 0 where the pass only prefills or checks guesses. */
+  /** 0 if the pass only prefills or checks guesses. */
   steps: number;
   startedAt: number;
   stateRead: Promise<{ state: Uint32Array; gpuTimes?: GpuTimes | undefined }>;
@@ -25,7 +25,7 @@ export interface FinishedPass extends Pass {
   times: PassTimes;
 }
 
-/** Tells the clock of each job that is still running what the pass took. */
+/** Reports the time of the pass to the clock of each job that is still running. */
 export function timeTurns(pass: FinishedPass, running: ReadonlySet<RunningJob>): void {
   const { decoding, wereDecoding, prefilling, times } = pass;
   for (const { job } of decoding) if (running.has(job)) job.clock?.pass(times, !wereDecoding.has(job));

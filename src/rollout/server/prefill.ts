@@ -1,4 +1,7 @@
-/** Cuts the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then the tokens after it. */
+/**
+ * Splits the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then the tokens
+ * after it.
+ */
 
 import type { Draw, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from './job.ts';
@@ -7,13 +10,14 @@ import type { SlotDecoder } from './slotDecoder.ts';
 
 interface PrefillPass {
   rows: PrefillRows;
-  /** First draws of the jobs whose context is complete with this pass. */
+  /** First tokens to sample for the jobs whose context is complete in this pass. */
   draws: Draw[];
   ready: RunningJob[];
-  /** Prompt tokens that other jobs had computed already. */
+  /** Prompt tokens that other jobs had already computed. */
   cachedTokens: number;
 }
 
+/** Returns a prefill pass with as much of the jobs' contexts as fits. */
 export function planPrefill(decoder: SlotDecoder, jobs: RunningJob[]): PrefillPass {
   const planner = new PrefillPlanner(decoder);
   const draws: Draw[] = [];
@@ -48,7 +52,7 @@ class PrefillPlanner {
     if (before === promptLength) this.cachedTokens += promptLength;
     const ownTokens = job.contextIds.subarray(promptLength);
     if (ownTokens.length > 0) return this.#addOwn(job, ownTokens);
-    // A prompt that is already cached: its last row alone is run again, for the logits.
+    // If the prompt is cached, only its last row runs again, for the logits.
     if (!this.#lastRow.has(prefix) && this.#hasRoom()) this.#addPrompt(prefix, promptLength - 1);
     return this.#lastRow.get(prefix);
   }

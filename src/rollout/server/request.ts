@@ -1,4 +1,6 @@
-/** Checks of a request when it arrives. */
+/**
+ * Checks a request when it arrives.
+ */
 
 import { InputError } from '../../errors.ts';
 import { checkAdjusted } from '../decode/adjustedDraws.ts';
@@ -6,7 +8,10 @@ import type { DecoderSizes } from '../decode/decoder.ts';
 import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 
-/** Throws RangeError on a request that the server could never serve, InputError for more end tokens than it looks at. */
+/**
+ * Throws RangeError for a request that the server could never serve, InputError for more end tokens than the server
+ * supports.
+ */
 export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
   const { contextIds, promptLength, sampling, drawn } = request;
   const { slotCapacity, maxPromptLength } = sizes;
@@ -31,7 +36,7 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
   checkAdjusted(sampling, vocabSize);
 }
 
-/** The request with maxNewTokens cut to the room in its slot. */
+/** Returns the request with maxNewTokens limited to the space in its slot. */
 export function limitToSlot(request: GenerateRequest, slotCapacity: number): GenerateRequest {
   const { contextIds, promptLength, sampling } = request;
   const room = slotCapacity - (contextIds.length - promptLength);

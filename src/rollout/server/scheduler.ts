@@ -1,9 +1,10 @@
 /**
- * Decides what is computed next, as the schedulers of vLLM and nano-vllm do: waiting requests get slots, each pass computes
- * new contexts (prefill) and draws the next tokens of all running sequences (decode), and ended sequences are answered.
+ * Decides what is computed next, like the schedulers of vLLM and nano-vllm. Waiting requests get slots. Each pass
+ * computes new contexts (prefill) and samples the next tokens of all running sequences (decode). Ended sequences are
+ * answered.
  *
  * The schedule changes no token: the tokens of a sample depend on its key, its context and the weights
- * (kernels/sample.wgsl), not on the other samples in its batch, nor on a preemption.
+ * (kernels/sample.wgsl), not on the other samples in its batch and not on preemptions.
  */
 
 import { nextTask } from '../agent/yield.ts';
@@ -18,24 +19,26 @@ import { ServerStats } from './stats.ts';
 import type { TokenSource } from './tokenSource.ts';
 
 /**
- * Samples that lose their slot while another one waits, latest arrived first. 'parked': samples between two turns whose
- * tool takes long. 'latest': also a running sample, for one that arrived before it. 'off': none.
+ * Samples that can lose their slot while another one waits, latest arrival first. 'parked': samples between two turns
+ * whose tool takes long. 'latest': also a running sample, for one that arrived earlier. 'off': no sample.
  */
 export type Preemption = 'off' | 'parked' | 'latest';
 
 /**
- * What samples in flight do with cached keys and values when the weights change. 'recompute': their contexts are computed again by the
- * new weights. 'keep': new tokens attend to what the weights before computed, as vLLM's `pause_generation(mode="keep")`.
+ * Use of cached keys and values of samples in flight when the weights change. 'recompute': the new weights compute
+ * their contexts again. 'keep': new tokens attend to values from the old weights, like vLLM's
+ * `pause_generation(mode="keep")`.
  */
 export type KvCachePolicy = 'recompute' | 'keep';
 
-/** Passes during which a sample keeps its slot for its next turn while others wait. */
+/** Passes for which a sample keeps its slot between two turns while others wait. */
 const PARKED_PASSES = 4;
 
+/** Owns the waiting and running jobs, and runs one step at a time. */
 export class Scheduler {
-  /** Jobs without a slot, by arrival. */
+  /** Jobs without a slot, in order of arrival. */
   waiting: Job[] = [];
-  /** Jobs with a slot: each pass prefills their contexts or draws their next tokens. */
+  /** Jobs with a slot. Each pass prefills their contexts or samples their next tokens. */
   readonly running = new Set<RunningJob>();
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;
@@ -50,7 +53,7 @@ export class Scheduler {
   readonly #arrivals = new Map<string, number>();
   #arrived = 0;
   #passCount = 0;
-  /** Times the weights have changed, or as `weightsChanged` was told. */
+  /** Number of weight changes, or the version that `weightsChanged` received. */
   #weightVersion = 0;
 
   constructor(
@@ -67,8 +70,9 @@ export class Scheduler {
   }
 
   /**
-   * One step, in the order of nano-vllm's: schedule, run, postprocess. With asynchronous scheduling the next step
-   * postprocesses the pass that this one starts. False: nothing can run until a sample is released or continues.
+   * Runs one step in nano-vllm's order: schedule, run, postprocess. With asynchronous scheduling, the pass that this
+   * step starts is postprocessed in the next step. Returns false if no job can run until a sample is released or
+   * continues.
    */
   async step(): Promise<boolean> {
     if (!(await this.#schedule())) return false;
@@ -76,7 +80,7 @@ export class Scheduler {
     if (started) this.#passCount++;
     const ahead = started && this.#runner.mayStartAhead(this.running) ? 1 : 0;
     while (this.#runner.passesInFlight > ahead) await this.#postprocess(await this.#runner.readPass());
-    if (ahead > 0) await nextTask(); // the device is busy: answered samples may take their next turn
+    if (ahead > 0) await nextTask(); // the device is busy: answered samples can request their next turn
     return true;
   }
 
@@ -105,7 +109,7 @@ export class Scheduler {
     this.#enqueue(job);
   }
 
-  /** Answers a waiting job now, a running one after its pass. */
+  /** Answers a waiting job immediately, a running one after its pass. */
   abort(requestId: string): void {
     const job = this.#jobs.get(requestId);
     if (!job) return;
@@ -115,14 +119,17 @@ export class Scheduler {
     this.#answer(job, 'aborted');
   }
 
-  /** Frees the slot of a sample that is over. */
+  /** Frees the slot of a finished sample. */
   release(requestId: string): void {
     this.#arrivals.delete(requestId);
     this.#cache.free(requestId);
     this.#tokenSource.close(requestId);
   }
 
-  /** Fails every job, as when the device is lost. What a pass was to compute is not in the cache: all of it is forgotten. */
+  /**
+   * Fails every job, for example if the device is lost. The cache lacks what the failed passes should have computed, so
+   * it is cleared.
+   */
   fail(error: unknown): void {
     for (const job of this.#jobs.values()) job.fail(error);
     this.#jobs.clear();
@@ -132,7 +139,7 @@ export class Scheduler {
     this.#cache.reset();
   }
 
-  /** Forgets cached keys and values: all of them, or those that no sample holds. Nothing may be running. */
+  /** Clears cached keys and values: all of them, or those that no sample uses. No pass may be running. */
   weightsChanged(weightVersion = this.#weightVersion + 1): void {
     this.#decoder.weightsChanged();
     if (this.#kvCache === 'keep') this.#cache.keepSequences();
@@ -140,7 +147,7 @@ export class Scheduler {
     this.#weightVersion = weightVersion;
   }
 
-  /** What each request that is in flight has drawn; forgets all cached keys and values. Nothing may be running. */
+  /** Returns the sampled tokens of each request in flight, and clears the cache. No pass may be running. */
   takeDrawn(requestIds: string[]): (DrawnSoFar | undefined)[] {
     this.#cache.reset();
     return requestIds.map((id) => this.#jobs.get(id)?.drawnSoFar);
@@ -152,16 +159,19 @@ export class Scheduler {
 
   // Schedule: waiting -> running, and back.
 
-  /** Gives slots to waiting jobs; false if then nothing runs. */
+  /** Assigns slots to waiting jobs. Returns false if no job runs afterwards. */
   async #schedule(): Promise<boolean> {
     await this.#admit(PARKED_PASSES);
     if (this.running.size > 0 || this.#runner.passesInFlight > 0) return true;
-    await nextTask(); // answered samples may take their next turn or release their slots
+    await nextTask(); // answered samples can request their next turn or release their slots
     await this.#admit(0);
     return this.running.size > 0;
   }
 
-  /** Admits waiting jobs, first come first served. Samples parked for `parkedPasses` passes may lose their slots for them. */
+  /**
+   * Admits waiting jobs, first come first served. Samples parked for `parkedPasses` passes can lose their slots for
+   * them.
+   */
   async #admit(parkedPasses: number): Promise<void> {
     const parked = this.#preemptible(parkedPasses);
     for (const job of [...this.waiting]) {
@@ -173,7 +183,10 @@ export class Scheduler {
     this.waiting = this.waiting.filter((job) => job.phase === 'waiting');
   }
 
-  /** Gives the job a slot and tells the decoder what to draw in it; false if no slot or no place for the prompt is free. */
+  /**
+   * Assigns a slot to the job and configures it in the decoder. Returns false if no slot or no space for the prompt is
+   * free.
+   */
   #tryStart(job: Job): boolean {
     const { contextIds, drawnBefore } = job;
     const { requestId, promptLength, key, sampling } = job.request;
@@ -181,7 +194,7 @@ export class Scheduler {
     const allocated = this.#cache.allocate(requestId, contextIds.subarray(0, promptLength), ownTokens);
     if (!allocated) return false;
     const { cached, computed } = allocated;
-    // The last context token is always run again: its row gives the logits of the first draw.
+    // The last context token always runs again, because its row returns the logits of the first sampled token.
     const running = job.start(cached, Math.min(computed, Math.max(0, ownTokens.length - 1)));
     const prefixStart = this.#decoder.prefixStart(cached.prefix.index);
     const ownStart = this.#decoder.ownStart(cached.slot);
@@ -192,18 +205,18 @@ export class Scheduler {
     return true;
   }
 
-  /** Puts running jobs back to waiting. They keep the tokens they have drawn and lose their slots. */
+  /** Moves running jobs back to waiting. They keep their sampled tokens and lose their slots. */
   async preempt(jobs: RunningJob[]): Promise<void> {
     await this.#interrupt(jobs);
     for (const job of jobs) this.#cache.free(job.request.requestId);
   }
 
-  /** Puts all running jobs back to waiting, for a change of weights. */
+  /** Moves all running jobs back to waiting, for a change of weights. */
   async interrupt(): Promise<void> {
     const jobs = [...this.running];
     if (this.#kvCache === 'recompute') return this.preempt(jobs);
     for (const { phase, cached, computedTokens } of jobs)
-      if (phase === 'prefill') cached.ownTokens.length = computedTokens; // the others are not in the slot yet
+      if (phase === 'prefill') cached.ownTokens.length = computedTokens; // later tokens are not in the slot yet
     await this.#interrupt(jobs);
   }
 
@@ -219,7 +232,7 @@ export class Scheduler {
     }
   }
 
-  /** Preempts the latest running job that arrived after this one; false if there is none. */
+  /** Preempts the latest running job that arrived after this one. Returns false if no job did. */
   async #preemptLaterThan(job: Job): Promise<boolean> {
     if (this.#preemption !== 'latest') return false;
     let latest: RunningJob | undefined;
@@ -248,7 +261,7 @@ export class Scheduler {
     this.waiting.splice(after < 0 ? this.waiting.length : after, 0, job);
   }
 
-  // Postprocess: what a pass has drawn, and answers to the jobs that ended in it.
+  // Postprocess: handles the tokens of a pass, and answers the jobs that ended in it.
 
   async #postprocess(pass: FinishedPass): Promise<void> {
     timeTurns(pass, this.running);
@@ -262,7 +275,7 @@ export class Scheduler {
     await this.preempt([...this.running].filter((job) => job.phase === 'prefill' && job.aborted));
   }
 
-  /** Takes over how many tokens each job has drawn; returns how many are new. */
+  /** Updates the number of sampled tokens of each job. Returns the number of new tokens. */
   #countDrawn(decoding: FinishedPass['decoding'], state: Uint32Array): number {
     let drawn = 0;
     for (const { job, tokens } of decoding) {
@@ -274,7 +287,9 @@ export class Scheduler {
     return drawn;
   }
 
-  /** Reads the new tokens of jobs whose tokens the host needs before they end; those of all others stay on the device. */
+  /**
+   * Reads new tokens of the jobs whose tokens the host needs before they end. Tokens of all others stay on the device.
+   */
   async #readTokens(decoding: RunningJob[]): Promise<void> {
     const jobs = decoding.filter((job) => job.isWatched || this.#tokenSource.needsLastToken(job));
     if (jobs.length === 0) return;
@@ -290,7 +305,7 @@ export class Scheduler {
     });
   }
 
-  /** Answers the jobs that stopped, are full or were aborted; their slots stay parked for their next turns. */
+  /** Answers the jobs that stopped, are full or were aborted. Their slots stay parked for their next turns. */
   async #answerEnded(jobs: RunningJob[], state: Uint32Array): Promise<number> {
     const reasons = new Map<RunningJob, Generation['stopReason']>();
     for (const job of jobs) {
@@ -307,7 +322,7 @@ export class Scheduler {
     return reasons.size;
   }
 
-  /** Reads the tokens that jobs have drawn since they got their slots. */
+  /** Reads the tokens that jobs have sampled since they got their slots. */
   async #keepDrawn(jobs: RunningJob[]): Promise<void> {
     if (jobs.length === 0) return;
     const slots = jobs.map(({ cached: { slot }, drawnCount: count }) => ({ slot, count }));
@@ -315,7 +330,7 @@ export class Scheduler {
     jobs.forEach((job, i) => {
       const { tokenIds } = drawn[i];
       this.#stats.addGenerated(tokenIds.length - 1); // the prefill pass counted the first
-      // Every drawn token but the last has been fed, so its keys and values are in the slot.
+      // Every sampled token except the last was an input, so its keys and values are in the slot.
       for (const id of tokenIds.subarray(0, -1)) job.cached.ownTokens.push(id);
       job.keepDrawn(drawn[i], this.#weightVersion);
     });

@@ -1,6 +1,7 @@
 /**
- * The rollout engine in server mode, as vLLM's: requests of any length arrive at any time, and each is answered as soon as
- * it ends. A prompt is computed once for all requests that share it; later turns of a sample continue from its own slot.
+ * Rollout engine in server mode, like vLLM's: requests of any length arrive at any time, and each is answered as soon
+ * as it ends. A prompt is computed once for all requests that share it. Later turns of a sample continue from its own
+ * slot.
  */
 
 import type { Gpu } from '../../gpu/device.ts';
@@ -23,27 +24,31 @@ export type { AsyncScheduling } from './modelRunner.ts';
 export type { KvCachePolicy, Preemption } from './scheduler.ts';
 
 export interface RolloutOptions {
-  /** Default 'parked'. */
+  /** Default: 'parked'. */
   preemption?: Preemption | undefined;
-  /** Default 'recompute'. */
+  /** Default: 'recompute'. */
   kvCache?: KvCachePolicy | undefined;
-  /** Default 'auto'. */
+  /** Default: 'auto'. */
   asyncScheduling?: AsyncScheduling | undefined;
-  /** Schedules by counts alone, so that the same requests end in the same order each time; default: by the clock as well. */
+  /**
+   * True to schedule by counts alone, so that the same requests end in the same order each time. Default: also by the
+   * clock.
+   */
   repeatable?: boolean | undefined;
-  /** Called once, when a request has stop strings or constrained tool calls. */
+  /** Called once, for the first request with stop strings or constrained tool calls. */
   vocabulary?: (() => Vocabulary) | undefined;
-  /** Absent = plain decoding. Neither tokens nor log-probs depend on it. */
+  /** Settings of speculative decoding. Default: plain decoding. Neither tokens nor log-probs depend on it. */
   speculative?: SpeculativeOptions | undefined;
 }
 
+/** Runs the scheduler as long as it has requests, and pauses it for weight updates. */
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #scheduler: Scheduler;
   readonly #watchers: TokenWatchers;
   #paused = false;
   #looping: Promise<void> | undefined;
-  /** A request arrived or a slot was freed since the last step began. */
+  /** True if a request arrived or a slot was freed since the last step started. */
   #hasNews = false;
 
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
@@ -85,8 +90,8 @@ export class RolloutServer implements RolloutEngine {
   }
 
   /**
-   * Like `resetCache`, once `change` has replaced the weights at a token boundary: no pass runs meanwhile. Where it throws, requests go
-   * on by the weights there are.
+   * Calls `change`, which replaces the weights, at a token boundary while no pass runs, then does the same as
+   * `resetCache`. If `change` throws, requests continue with the current weights.
    */
   changeWeights(change: () => void | Promise<void>, weightVersion: number): Promise<void> {
     return this.#whileInterrupted(async () => {
@@ -130,7 +135,7 @@ export class RolloutServer implements RolloutEngine {
     await this.#scheduler.finishPasses();
   }
 
-  /** Starts the loop where it does not run; it starts again if news came while it ended. */
+  /** Starts the loop unless it runs. If requests arrived while it ended, it starts again. */
   #wake(): void {
     this.#hasNews = true;
     if (this.#paused || this.#looping) return;
@@ -142,7 +147,10 @@ export class RolloutServer implements RolloutEngine {
       });
   }
 
-  /** Waits for the requests of one training step, which arrive as separate messages: starting on the first wastes a pass. */
+  /**
+   * Waits for the requests of one training step, which arrive as separate messages. Starting on the first would waste a
+   * pass.
+   */
   async #gatherBurst(): Promise<void> {
     let seen = -1;
     while (seen !== this.#scheduler.waiting.length) {
@@ -163,7 +171,7 @@ export class RolloutServer implements RolloutEngine {
   }
 }
 
-/** The server on our own kernels. */
+/** Rollout server on our own kernels. */
 export class WgslRolloutEngine extends RolloutServer {
   constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, options: RolloutOptions = {}) {
     super(new Decoder(gpu, model, sizes), options);

@@ -1,4 +1,6 @@
-/** The part of the decoder that the scheduler drives; a test may put a model of it in place of the GPU. */
+/**
+ * Part of the decoder that the scheduler drives. Tests can replace it by a model without a GPU.
+ */
 
 import type { Decoder } from '../decode/decoder.ts';
 

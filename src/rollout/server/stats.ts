@@ -1,4 +1,6 @@
-/** Counters of the rollout server since they were last taken. */
+/**
+ * Counters of the rollout server since the last call of `take`.
+ */
 
 import type { RolloutStats } from '../types.ts';
 
@@ -16,19 +18,20 @@ export const noStats = (): RolloutStats => ({
   verifications: 0,
 });
 
+/** Counts the work of a rollout server. */
 export class ServerStats {
   #counts = noStats();
-  /** Tokens drawn by prefill passes: part of generatedTokens, but no rows of a decode step. */
+  /** Tokens sampled by prefill passes: part of generatedTokens, but not rows of a decode step. */
   #firstDraws = 0;
 
-  /** A prefill pass computes `rows` context tokens and ends with `draws` first draws. */
+  /** Counts a prefill pass that computes `rows` context tokens and samples `draws` first tokens. */
   addPrefill(rows: number, draws: number): void {
     this.#counts.prefillTokens += rows;
     this.#counts.generatedTokens += draws;
     this.#firstDraws += draws;
   }
 
-  /** Context tokens that were in the cache. */
+  /** Counts context tokens that were in the cache. */
   addCached(tokens: number): void {
     this.#counts.cachedTokens += tokens;
   }
@@ -38,12 +41,12 @@ export class ServerStats {
     this.#counts.liveRows += steps * sequences;
   }
 
-  /** Tokens drawn by decode steps and verifications. */
+  /** Counts tokens sampled by decode steps and verifications. */
   addGenerated(tokens: number): void {
     this.#counts.generatedTokens += tokens;
   }
 
-  /** A verification drew `drawn` tokens of a sequence; `accepted` of its `guessed` tokens were among them. */
+  /** Counts a verification that sampled `drawn` tokens of a sequence; `accepted` of its `guessed` tokens were right. */
   addVerification(drawn: number, guessed: number, accepted: number): void {
     this.#counts.liveRows += drawn;
     this.#counts.draftTokens += guessed;
@@ -55,7 +58,7 @@ export class ServerStats {
     this.#counts.preemptions++;
   }
 
-  /** The counters since the last call. */
+  /** Returns and resets the counters. */
   take(): RolloutStats {
     const { liveRows, generatedTokens } = this.#counts;
     const taken = { ...this.#counts, wastedRows: liveRows - (generatedTokens - this.#firstDraws) };

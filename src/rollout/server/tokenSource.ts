@@ -1,6 +1,7 @@
 /**
- * Decides which tokens a sequence may draw in the next pass. The scheduler asks a TokenSource before each pass and tells
- * it what was drawn; only the TokenSource knows of constrained (tool calls) and speculative decoding (guessed tokens).
+ * Decides which tokens a sequence can sample in the next pass. The scheduler asks a TokenSource for a plan before each
+ * pass and reports the sampled tokens to it. Only the TokenSource knows about constrained decoding (tool calls) and
+ * speculative decoding (guessed tokens).
  */
 
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
@@ -9,30 +10,33 @@ import type { Job, RunningJob } from './job.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 
 export interface DecodePlan {
-  /** Decode steps that may run before the next read-back. */
+  /** Most decode steps before the next read-back. */
   maxSteps: number;
-  /** Rows of a pass that checks guessed tokens, to be run in place of decode steps. */
+  /** Rows of a pass that checks guessed tokens, to run instead of decode steps. */
   draft?: { rows: PrefillRows; rounds: DraftCheck[][] };
 }
 
 export interface TokenSource {
-  /** A turn of a sample begins. */
+  /** Called when a turn of a sample starts. */
   open(request: GenerateRequest): void;
-  /** A sample is released. */
+  /** Called when a sample is released. */
   close(requestId: string): void;
-  /** True if the host must read the job's last token before the next one is drawn. */
+  /** True if the host must read the job's last token before the next one is sampled. */
   needsLastToken(job: Job): boolean;
-  /** Tells the decoder which tokens each job's next draw may be. */
+  /** Tells the decoder which tokens can follow next in each job. */
   setMasks(jobs: readonly RunningJob[]): void;
-  /** The next pass of these jobs, all of which have drawn a token. Sets their masks. */
+  /** Plans the next pass of these jobs, all of which have sampled a token. Sets their masks. */
   plan(jobs: readonly RunningJob[]): DecodePlan;
-  /** The host has read more tokens of a job, hostTokens[from] and after. Returns how many guesses of a draft were right. */
+  /**
+   * Called when the host has read more tokens of a job, hostTokens[from] and later. Returns the number of right guesses
+   * of a draft.
+   */
   accept(job: RunningJob, from: number): { guessed: number; accepted: number } | undefined;
-  /** A pass without prefill has drawn `drawn` tokens in `milliseconds`. */
+  /** Called after a pass without prefill that sampled `drawn` tokens in `milliseconds`. */
   passFinished(kind: 'draft' | 'steps', milliseconds: number, drawn: number): void;
 }
 
-/** Plain decoding: each token is drawn from the model's distribution, masked where a tool call has to stay valid. */
+/** Plain decoding: each token is sampled from the model's distribution, with a mask if a tool call must stay valid. */
 export class SampledTokens implements TokenSource {
   readonly #decoder: SlotDecoder;
 

@@ -1,4 +1,6 @@
-/** Makes the stop strings' matcher and the tool calls' guide of each request. The vocabulary is read when first needed. */
+/**
+ * Creates the stop-string matcher and the tool-call guide of each request. Reads the vocabulary at first use.
+ */
 
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { CallGuide, GuidedTurn } from '../constrained/guide.ts';
@@ -6,11 +8,12 @@ import { StopMatcher } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Watchers } from './job.ts';
 
+/** Creates the token watchers of requests, and caches guides. */
 export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;
   #vocabulary: Vocabulary | undefined;
-  /** By format and tools, as JSON. */
+  /** Guides by format and tools, as JSON. */
   readonly #guides = new Map<string, CallGuide>();
 
   constructor(vocabSize: number, makeVocabulary: (() => Vocabulary) | undefined) {

@@ -1,8 +1,13 @@
-/** Measures the time a request spends waiting, in prefill and in decoding, for the profile. */
+/**
+ * Measures the time that a request spends waiting, in prefill and in decoding, for the profile.
+ */
 
 type TurnPhase = 'queue' | 'prefill' | 'decode';
 
-/** 'sample' = drawing tokens from logits; told apart from 'decode' by the GPU's clock alone, and part of it without one. */
+/**
+ * 'sample' = sampling tokens from logits. Only the GPU's clock separates it from 'decode'; without it, it is part of
+ * 'decode'.
+ */
 export type SpanKind = TurnPhase | 'sample';
 
 /** Milliseconds since the request arrived. */
@@ -10,11 +15,11 @@ export interface TurnSpan {
   kind: SpanKind;
   start: number;
   end: number;
-  /** GPU time of the passes of the span, for all sequences in them; absent without timestamps. */
+  /** GPU time of the passes of the span, for all sequences in them. Undefined without timestamps. */
   gpuMs?: number;
 }
 
-/** A pass over the model as the host saw it (performance.now) and, where there are timestamps, as the GPU did. */
+/** Times of a pass over the model as the host measured it (performance.now) and, with timestamps, as the GPU did. */
 export interface PassTimes {
   started: number;
   ended: number;
@@ -24,9 +29,10 @@ export interface PassTimes {
   gpu?: GpuTimes;
 }
 
-/** Milliseconds of prefill rows, of decode steps, and of the draws of both ('sample'). */
+/** Milliseconds of prefill rows, of decode steps, and of sampling in both ('sample'). */
 export type GpuTimes = Record<'prefill' | 'decode' | 'sample', number>;
 
+/** Measures the spans of one request. */
 export class TurnClock {
   readonly #arrived = performance.now();
   readonly #spans: TurnSpan[] = [];
@@ -35,7 +41,7 @@ export class TurnClock {
   #gpuMs: number | undefined;
   #sampleMs = 0;
 
-  /** Ends the present span and begins another; a preempted request is back in the queue. */
+  /** Ends the current span and starts another. A preempted request is back in the queue. */
   enter(kind: TurnPhase, at = performance.now()): void {
     const sampleMs = this.#sampleMs;
     const drew = at - ((at - this.#since) * sampleMs) / Math.max(sampleMs + (this.#gpuMs ?? 0), 1e-9);
@@ -47,7 +53,7 @@ export class TurnClock {
     this.#sampleMs = 0;
   }
 
-  /** Counts a pass the request took part in; `prefilled` = its last context token was run in it. */
+  /** Counts a pass that the request took part in. `prefilled` = its last context token ran in this pass. */
   pass(times: PassTimes, prefilled: boolean): void {
     if (this.#kind === 'prefill') this.#addGpu(times.gpu?.prefill);
     if (prefilled) this.enter('decode', prefillEnd(times));
@@ -62,7 +68,7 @@ export class TurnClock {
     return this.#spans;
   }
 
-  /** Draws alternate with passes over the model: their sum stands behind them, as one span. */
+  /** Sampling alternates with passes over the model, so its sum is added after them as one span. */
   #push(kind: SpanKind, start: number, end: number, gpuMs: number | undefined): void {
     const gpu = gpuMs === undefined ? {} : { gpuMs };
     this.#spans.push({ kind, start: start - this.#arrived, end: end - this.#arrived, ...gpu });
@@ -73,7 +79,10 @@ export class TurnClock {
   }
 }
 
-/** Prefill and decode steps of a pass go to the GPU together; where it does not time them, their rows divide the pass. */
+/**
+ * Estimates when prefill ended. Prefill and decode steps of a pass are submitted together; without GPU times, their
+ * rows divide the pass.
+ */
 function prefillEnd({ started, ended, prefillRows, decodeRows, gpu }: PassTimes): number {
   const [first, rest] = gpu ? [gpu.prefill, gpu.decode + gpu.sample] : [prefillRows, decodeRows];
   return started + ((ended - started) * first) / Math.max(first + rest, 1e-9);

@@ -1,13 +1,18 @@
-/** Rows of a pass that checks guessed tokens: for each sequence one row for its last token and one for every guess. */
+/**
+ * Rows of a pass that checks guessed tokens. Each sequence has one row for its last token and one for every guess.
+ */
 
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from '../server/job.ts';
 import type { SlotDecoder } from '../server/slotDecoder.ts';
 
-/** The same value as in accept_draft.wgsl. */
+/** Same value as in accept_draft.wgsl. */
 const NO_GUESS = 0xffffffff;
 
-/** Rows of the jobs, whose guesses are `drafts`. Round r holds the draws from row r of every sequence that has one. */
+/**
+ * Returns rows of the jobs, whose guesses are `drafts`. Round r holds the draws from row r of every sequence that has
+ * one.
+ */
 export function layOutDrafts(
   decoder: SlotDecoder,
   jobs: readonly RunningJob[],
@@ -35,7 +40,7 @@ export function layOutDrafts(
   return { rows, rounds };
 }
 
-/** Cuts guesses so that all rows fit `most`; each sequence leaves the room it does not use to those after it. */
+/** Truncates guesses so that all rows fit `most`. Sequences with fewer guesses leave their share to later ones. */
 export function fitDrafts(guesses: number[][], most: number): number[][] {
   let room = Math.max(0, most - guesses.length);
   return guesses.map((guess, i) => {

@@ -1,4 +1,6 @@
-/** Speculative decoding: guesses the next tokens of each sequence and has one pass check them, where that pays. */
+/**
+ * Speculative decoding: guesses the next tokens of each sequence and has one pass check them, if that is faster.
+ */
 
 import type { Job, RunningJob } from '../server/job.ts';
 import type { SlotDecoder } from '../server/slotDecoder.ts';
@@ -8,16 +10,17 @@ import { fitDrafts, layOutDrafts } from './draftRows.ts';
 import { NgramProposer, type SpeculativeOptions } from './ngramProposer.ts';
 import { SpeculationGate } from './speculationGate.ts';
 
-/** Decode steps between two read-backs, after which the sequences may be guessed again. */
+/** Decode steps between two read-backs, after which new guesses can be made. */
 const STEPS_BETWEEN_DRAFTS = 4;
-/** A pass over fewer guesses for each of its sequences costs more than decode steps. */
+/** Fewest guesses per sequence in a pass. With fewer, the pass costs more than decode steps. */
 const LEAST_GUESSES = 0.25;
 
+/** TokenSource that adds drafts to another TokenSource. */
 export class DraftedTokens implements TokenSource {
   readonly #decoder: SlotDecoder;
   readonly #proposer: NgramProposer;
   readonly #sampled: SampledTokens;
-  /** Absent = guesses are always checked. */
+  /** Undefined: guesses are always checked. */
   readonly #gate: SpeculationGate | undefined;
   /** Guesses that the pass in flight checks. */
   readonly #drafts = new WeakMap<Job, number[]>();
@@ -37,7 +40,7 @@ export class DraftedTokens implements TokenSource {
     this.#proposer.close(requestId);
   }
 
-  /** Guesses continue from the last token. */
+  /** Always true, because guesses continue from the last token. */
   needsLastToken(): boolean {
     return true;
   }
@@ -74,7 +77,7 @@ export class DraftedTokens implements TokenSource {
     this.#gate?.learn(kind, milliseconds, drawn);
   }
 
-  /** Guesses up to a stop token or the limit, and as far as a constrained tool call allows them. */
+  /** Returns guesses up to a stop token or the limit, and as far as a constrained tool call allows them. */
   #propose(job: RunningJob): number[] {
     const { requestId, sampling } = job.request;
     const proposed = this.#proposer.propose(requestId, job.tokensLeft - 1);

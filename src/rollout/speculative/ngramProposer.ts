@@ -1,26 +1,29 @@
 /**
- * Proposes draft tokens for speculative decoding by n-gram lookup, as vLLM's ngram proposer: the tokens that followed when the
- * sample's last tokens occurred before, in its prompt, in itself, or in another sample of the same prompt, of this training
- * step or an earlier one. Host side only, no GPU.
+ * Proposes draft tokens for speculative decoding by n-gram lookup, like vLLM's ngram proposer. It returns the tokens
+ * that followed when the sample's last tokens occurred before: in its prompt, in the sample itself, or in another
+ * sample of the same prompt, from this or an earlier training step. Runs on the host only.
  */
 
 export interface SpeculativeOptions {
-  /** Tokens guessed at once, at most. */
+  /** Most tokens per guess. */
   maxDraftTokens: number;
   /** Number of last tokens that must have occurred before. */
   minNgram: number;
-  /** Finished samples remembered for each prompt. */
+  /** Finished samples stored for each prompt. */
   history: number;
-  /** Guess only while a token takes less time with guesses than without. */
+  /** True to guess only while a token takes less time with guesses than without. */
   adapt: boolean;
 }
 
-/** Prompts whose samples are remembered; the one used longest ago goes first. */
+/** Most prompts whose samples are stored; the least recently used one is dropped first. */
 const MAX_PROMPTS = 4096;
 /** Places compared for one guess, latest first, and tokens compared at each. */
 const MAX_PLACES = 16;
 const MAX_MATCH = 32;
-/** Guesses a sample starts with; it gets two more after a pass that took them all, as many as were right otherwise. */
+/**
+ * Number of guesses that a sample starts with. It gets two more after a pass in which all were right; otherwise the
+ * next number is the number of right guesses.
+ */
 const FIRST_DRAFT = 4;
 
 /** Finds the places of one prompt's tokens by the n tokens before them. */
@@ -32,7 +35,7 @@ class NgramIndex {
     this.#n = n;
   }
 
-  /** Appends a token to a sequence of this index: it is what followed the tokens before it. */
+  /** Appends a token to a sequence of this index, as the continuation of the tokens before it. */
   push(ids: number[], token: number): void {
     const place = { ids, at: ids.length };
     ids.push(token);
@@ -43,7 +46,7 @@ class NgramIndex {
     else if (places.push(place) > 2 * MAX_PLACES) places.splice(0, MAX_PLACES);
   }
 
-  /** The tokens that followed the longest earlier match of the sequence's end, at most `most`. */
+  /** Returns at most `most` tokens that followed the longest earlier match of the sequence's end. */
   after(ids: number[], most: number): number[] {
     const places = this.#places.get(ids.slice(-this.#n).join()) ?? [];
     let [best, bestLength]: [number[], number] = [[], 0];
@@ -57,7 +60,7 @@ class NgramIndex {
   }
 }
 
-/** Tokens that `ids` and the place have in common before their ends, at most MAX_MATCH. */
+/** Number of equal tokens before the end of `ids` and before the place, at most MAX_MATCH. */
 function commonEnd(ids: number[], place: { ids: number[]; at: number }): number {
   let n = 0;
   while (n < MAX_MATCH && n < place.at && n < ids.length && place.ids[place.at - 1 - n] === ids[ids.length - 1 - n])
@@ -79,14 +82,15 @@ interface OpenSample {
   prompt: Prompt;
   /** The prompt's last tokens, then the sample's own. */
   ids: number[];
-  /** How many of ids are the prompt's. */
+  /** Number of ids that belong to the prompt. */
   head: number;
   length: number;
 }
 
+/** Owns the token histories of prompts, and proposes drafts from them. */
 export class NgramProposer {
   readonly #options: SpeculativeOptions;
-  /** By use, latest last. */
+  /** Prompts by use, latest last. */
   readonly #prompts = new Map<string, Prompt>();
   readonly #samples = new Map<string, OpenSample>();
 
@@ -94,27 +98,27 @@ export class NgramProposer {
     this.#options = options;
   }
 
-  /** Begins a turn: takes the tokens after the prompt that are new since the last turn. */
+  /** Starts a turn: adds the tokens after the prompt that are new since the last turn. */
   open(id: string, prompt: Uint32Array, own: Uint32Array): void {
     const sample = this.#samples.get(id) ?? this.#newSample(prompt);
     this.#samples.set(id, sample);
     this.push(id, own.subarray(sample.ids.length - sample.head));
   }
 
-  /** Takes tokens that the sample has drawn. */
+  /** Adds tokens that the sample has generated. */
   push(id: string, tokenIds: Iterable<number>): void {
     const { prompt, ids } = this.#samples.get(id)!;
     for (const token of tokenIds) prompt.index!.push(ids, token);
   }
 
-  /** Guesses for the sample's next tokens, at most `most`. */
+  /** Returns at most `most` guesses for the sample's next tokens. */
   propose(id: string, most: number): number[] {
     const sample = this.#samples.get(id);
     if (!sample || most < 1) return [];
     return sample.prompt.index!.after(sample.ids, Math.min(most, sample.length));
   }
 
-  /** Learns that `accepted` of `guessed` tokens were right. */
+  /** Records that `accepted` of `guessed` tokens were right. */
   learn(id: string, guessed: number, accepted: number): void {
     const sample = this.#samples.get(id);
     if (!sample) return;
@@ -122,7 +126,7 @@ export class NgramProposer {
     sample.length = Math.max(1, Math.min(length, this.#options.maxDraftTokens));
   }
 
-  /** Ends a sample, which is remembered with its prompt. */
+  /** Ends a sample and stores it with its prompt. */
   close(id: string): void {
     const sample = this.#samples.get(id);
     if (!sample) return;

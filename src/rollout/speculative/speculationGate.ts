@@ -1,9 +1,14 @@
-/** Closed passes after which a draft pass is tried again: which way is faster changes with the batch. */
+/**
+ * Closed passes after which a draft pass is tried again, because the faster method changes with the batch.
+ */
 const TRY_AGAIN = 8;
 
-/** Compares the time of a token in draft passes with that in decode steps. The tokens themselves do not depend on it. */
+/**
+ * Compares the time per token of draft passes and decode steps, and opens if drafts are faster. The tokens do not
+ * depend on it.
+ */
 export class SpeculationGate {
-  /** Moving averages of milliseconds a token; undefined until a pass was counted. */
+  /** Moving averages of milliseconds per token; undefined until a pass was counted. */
   #draftMs: number | undefined;
   #stepsMs: number | undefined;
   #passes = { draft: 0, steps: 0 };
@@ -15,7 +20,10 @@ export class SpeculationGate {
     return ++this.#closed % TRY_AGAIN === 0;
   }
 
-  /** A pass drew `tokens` tokens. The first pass of a kind compiles its kernels and is not counted. */
+  /**
+   * Records a pass that sampled `tokens` tokens. The first pass of each kind is ignored because it compiles its
+   * kernels.
+   */
   learn(kind: 'draft' | 'steps', milliseconds: number, tokens: number): void {
     if (this.#passes[kind]++ === 0 || tokens === 0) return;
     const now = milliseconds / tokens;

@@ -1,32 +1,37 @@
-/** A tool call as a parser reads it, and what parsers share. */
+/**
+ * Type of a parsed tool call, and functions that parsers share.
+ */
 
 import type { Tool } from '../../tasks/tool.ts';
 import { argumentProblem, isObject, valueProblem } from '../../tasks/toolSchema.ts';
 import type { CallFormat } from '../constrained/toolGrammar.ts';
 
-/** `id` and `name` as the model wrote them, where the format has them and they can be read. */
+/** `id` and `name` as the model wrote them, if the format has them and they can be read. */
 export type ToolCall =
   | { name: string; args: Record<string, unknown>; id?: string; error?: undefined }
-  /** A call that cannot run; `error` is what the model reads in place of the tool's output. */
+  /** A call that cannot run. The model reads `error` instead of the tool's output. */
   | { error: string; name?: string; id?: string };
 
 /**
- * Finds the calls in what an assistant wrote. A call that cannot be read becomes an error text for the model, never an
- * exception: the model is the one to correct it.
+ * Finds the tool calls in an assistant's text. A call that cannot be read becomes an error text for the model instead
+ * of an exception, because the model must correct it.
  */
 export interface ToolParser {
   (text: string, tools: Tool[]): ToolCall[];
-  /** The format whose calls it reads; without it they cannot be constrained (constrainToolCalls). */
+  /** Format of the calls; without it they cannot be constrained (constrainToolCalls). */
   callFormat?: CallFormat;
   /**
-   * Set for formats whose calls are written with control tokens: the one that follows a turn's calls. It then ends a turn,
-   * where the tokenizer has it, beside the end tokens; the parser, rewards and logs get texts with the names of control
-   * tokens in them; and outputs are rendered after a message with `tool_calls`, which such templates ask for.
+   * Set for formats that write calls with control tokens: the token after a turn's calls. If the tokenizer has it, this
+   * token also ends a turn. The parser, rewards and logs then receive texts that contain the names of control tokens.
+   * Outputs are rendered after a message with `tool_calls`, which such templates require.
    */
   stopToken?: string;
 }
 
-/** Name known, arguments an object that fits the schema; else an error text that names what is allowed. */
+/**
+ * Returns the call if the name is known and the arguments are an object that fits the schema; otherwise an error text
+ * that names what is allowed.
+ */
 export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall {
   const tool = tools.find((candidate) => candidate.name === name);
   if (!tool) return { error: `Error: no tool "${name.slice(0, 40)}"; there is ${tools.map((t) => t.name).join(', ')}` };
@@ -35,10 +40,12 @@ export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall 
   return problem === null ? { name, args } : { error: `Error: ${name}: ${problem}`, name };
 }
 
-/** Templates, logs and tools go down arguments by recursion. */
+/** Most levels of nested arguments, because templates, logs and tools traverse them by recursion. */
 const DEEPEST_ARGUMENTS = 64;
 
-/** What JSON reads but cannot write, and what no recursion walks; null if there is none. */
+/**
+ * Describes a value that JSON can read but not write, or that is too deep for recursion; null if the value is valid.
+ */
 function noArgument(value: unknown, levels: number): string | null {
   if (typeof value === 'number' && !Number.isFinite(value)) return 'a number is too large';
   if (typeof value !== 'object' || value === null) return null;
@@ -50,7 +57,7 @@ function noArgument(value: unknown, levels: number): string | null {
   return null;
 }
 
-/** A call whose arguments are written as a JSON object. */
+/** Returns a call whose arguments are written as a JSON object. */
 export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCall {
   const args = parseJson(text);
   if (args !== undefined) return checkCall(name, args, tools);
@@ -58,7 +65,7 @@ export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCa
   return { error: 'Error: the tool call is not valid JSON', ...(known && { name }) };
 }
 
-/** Spellings of Python, which models write for JSON's. */
+/** Python's spellings of JSON constants, which models sometimes write. */
 const PYTHON = new Map<string, unknown>([
   ['True', true],
   ['False', false],
@@ -66,8 +73,9 @@ const PYTHON = new Map<string, unknown>([
 ]);
 
 /**
- * A value that formats without quotes write: text if the schema asks for text, else the first reading that fits the schema: JSON,
- * the text itself, Python's True, False or None. One that fits in no way is JSON, or text if it is not JSON.
+ * Converts a value of a format without quotes. Text if the schema requires text; otherwise the first reading that fits
+ * the schema: JSON, the text itself, or Python's True, False or None. If no reading fits: JSON, or text if it is not
+ * JSON.
  */
 export function typedValue(text: string, tool: string, key: string, tools: Tool[]): unknown {
   const { properties = {} } = tools.find(({ name }) => name === tool)?.parameters ?? {};
@@ -79,7 +87,7 @@ export function typedValue(text: string, tool: string, key: string, tools: Tool[
   return readings[Math.max(0, fitting)];
 }
 
-/** Undefined for what is no JSON. */
+/** Returns undefined for text that is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
@@ -90,11 +98,11 @@ export function parseJson(text: string): unknown {
 
 export interface TaggedBlock {
   body: string;
-  /** False if the text ends, or the next block begins, before the closing tag. */
+  /** False if the text ends, or the next block starts, before the closing tag. */
   closed: boolean;
 }
 
-/** What stands between each `open` and the `close` after it. */
+/** Contents between each `open` and the `close` after it. */
 export function taggedBlocks(text: string, open: string, close: string): TaggedBlock[] {
   return text
     .split(open)
@@ -105,7 +113,10 @@ export function taggedBlocks(text: string, open: string, close: string): TaggedB
     });
 }
 
-/** What stands between `open` and the next `close`, from `from` on, and where to read on; undefined if either is missing. */
+/**
+ * Returns the text between `open` and the next `close`, searched from `from` on, and the position after it; undefined
+ * if either is missing.
+ */
 export function between(
   text: string,
   open: string,

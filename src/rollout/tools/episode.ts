@@ -1,4 +1,6 @@
-/** An environment as one sample has it: started once, its state shared by its tools and steps, and freed once. */
+/**
+ * The environment of one sample: started once, its state shared by its tools and steps, and freed once.
+ */
 
 import { blame, isA, shownValue, UserCodeError } from '../../errors.ts';
 import { type Environment, ownLimits, type Start } from '../../tasks/environments/environment.ts';
@@ -9,12 +11,13 @@ import type { StateOwner, ToolStates } from './states.ts';
 
 const EXPECTED = 'return { state, observation }, the observation a text, or absent';
 
+/** One sample's episode in its environment. */
 export class Episode implements StateOwner {
   readonly name: string;
   readonly timeoutMs?: number;
   readonly save?: NonNullable<StateOwner['save']>;
   readonly restore?: NonNullable<StateOwner['restore']>;
-  /** Runs a turn without a call as a call of the environment; absent = it has no `step`. */
+  /** Runs a turn without a call as a call of the environment. Undefined if the environment has no `step`. */
   readonly stepTool?: Tool;
   readonly #environment: Environment;
   #observation = '';
@@ -36,7 +39,7 @@ export class Episode implements StateOwner {
       };
   }
 
-  /** True for the tools whose state is the environment's. */
+  /** True for tools that use the environment's state. */
   owns(tool: Tool): boolean {
     return tool === this.stepTool || this.#environment.tools.includes(tool);
   }
@@ -58,8 +61,8 @@ export class Episode implements StateOwner {
   }
 
   /**
-   * Makes the state and gives the first observation, as the model gets to see it. Throws UserCodeError if `reset` throws,
-   * takes too long or returns what is no Start.
+   * Creates the state and returns the first observation, in the form that the model reads. Throws UserCodeError if
+   * `reset` throws, takes too long or returns an invalid Start.
    */
   async start(states: ToolStates, limits: ToolLimits, outer: AbortSignal): Promise<string> {
     const own = limitsOf(this.#environment, limits);

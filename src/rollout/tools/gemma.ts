@@ -1,4 +1,7 @@
-/** Calls of FunctionGemma and Gemma 4: `call:NAME{key:value,...}` between two control tokens, texts in quotes of their own. */
+/**
+ * Tool calls of FunctionGemma and Gemma 4: `call:NAME{key:value,...}` between two control tokens, with special quotes
+ * around texts.
+ */
 
 import { checkCall, parseJson, taggedBlocks, type ToolCall, type ToolParser } from './call.ts';
 import type { Tool } from '../../tasks/tool.ts';
@@ -6,11 +9,11 @@ import type { Tool } from '../../tasks/tool.ts';
 interface Marks {
   open: string;
   close: string;
-  /** Before and after a text. */
+  /** Token before and after a text. */
   quote: string;
 }
 
-/** Deeper values are no arguments of ours, and a recursion over them would end. */
+/** Most levels of nested arguments. Deeper values are refused, because recursion over them would overflow. */
 const MAX_DEPTH = 32;
 
 /** `<start_function_call>call:NAME{key:<escape>text<escape>,n:2}<end_function_call>` */
@@ -41,7 +44,7 @@ function readCall(body: string, { quote }: Marks, tools: Tool[]): ToolCall {
   return { error: 'Error: the tool call is not of the form call:name{key:value}' };
 }
 
-/** Reads a value from left to right, each character once; undefined if the text is none. */
+/** Reads a value from left to right, each character once. Returns undefined if the text is not a value. */
 class ValueReader {
   readonly #text: string;
   readonly #quote: string;
@@ -99,7 +102,7 @@ class ValueReader {
     return this.#text.slice(start, end);
   }
 
-  /** The text before the next match, which is not taken; undefined without one. */
+  /** Returns the text before the next match, which is not consumed; undefined without a match. */
   #until(end: RegExp): string | undefined {
     const start = this.#at;
     end.lastIndex = start;

@@ -1,4 +1,6 @@
-/** Calls of Kimi K2. */
+/**
+ * Tool calls of Kimi K2.
+ */
 
 import { checkJsonCall, taggedBlocks, type ToolCall, type ToolParser } from './call.ts';
 import type { Tool } from '../../tasks/tool.ts';
@@ -7,7 +9,8 @@ const ARGUMENTS = '<|tool_call_argument_begin|>';
 
 /**
  * `<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>
- * <|tool_calls_section_end|>`, any number of calls in a section. The call's id, `functions.NAME:0`, comes back with its output.
+ * <|tool_calls_section_end|>`, with any number of calls per section. The call's id, `functions.NAME:0`, is returned
+ * with its output.
  */
 export const parseKimi: ToolParser = (text, tools) =>
   taggedBlocks(text, '<|tool_call_begin|>', '<|tool_call_end|>').map(({ body, closed }) =>

@@ -1,11 +1,16 @@
-/** Shares one listener of an AbortSignal among many callbacks, since Node warns of more than ten listeners. */
+/**
+ * Shares one listener of an AbortSignal among many callbacks, because Node warns of more than ten listeners.
+ */
 
 const WAITING = new WeakMap<AbortSignal, Set<() => void>>();
 
-/** Calls `run`, which must not throw, when the signal aborts, but not if it already has. Returns a function that cancels this. */
+/**
+ * Calls `run` when the signal aborts; not if it has aborted already. `run` must not throw. Returns a function that
+ * cancels the callback.
+ */
 export function onAbort(signal: AbortSignal, run: () => void): () => void {
   const waiting = WAITING.get(signal) ?? listenTo(signal);
-  const entry = () => run(); // so that a function given twice is called twice
+  const entry = () => run(); // so that a function passed twice is called twice
   waiting.add(entry);
   return () => waiting.delete(entry);
 }

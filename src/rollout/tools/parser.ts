@@ -1,6 +1,7 @@
 /**
- * The formats of tool calls, by verl's names, or vLLM's where verl has none. Here those whose tags are plain text; gptOss.ts,
- * kimi.ts and gemma.ts have those of control tokens. A user's own parser is any function of type ToolParser.
+ * Formats of tool calls, by verl's names, or vLLM's if verl has no name. This file has the formats with plain-text
+ * tags; gptOss.ts, kimi.ts and gemma.ts have those with control tokens. A custom parser is any function of type
+ * ToolParser.
  */
 
 import { blame, InputError, UserCodeError } from '../../errors.ts';
@@ -15,10 +16,12 @@ import { parseKimi } from './kimi.ts';
 
 export type { ToolCall, ToolParser } from './call.ts';
 
-/** `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of them, text around them ignored. */
+/**
+ * `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of times; text around the calls is ignored.
+ */
 export const parseHermes: ToolParser = (text, tools) => callBlocks(text, (body) => readJsonCall(body, tools));
 
-/** `{"name": ..., "parameters": {...}}`, several separated by ";". Text that does not start so is no call. */
+/** `{"name": ..., "parameters": {...}}`, several separated by ";". Text that starts in any other way is not a call. */
 export const parseLlama3Json: ToolParser = (text, tools) => {
   const body = text.trim().replace(/^<\|python_tag\|>/, '');
   if (!/^\{\s*"(name|type|function)"/.test(body)) return [];
@@ -37,7 +40,7 @@ parseQwenXml.callFormat = 'qwen3_coder';
 parseGlm.callFormat = 'glm';
 parseGlm.stopToken = '<|observation|>';
 
-/** How models write tool calls, by the names of `rollout.multiTurn.format`. */
+/** Parsers by the names of `rollout.multiTurn.format`. */
 export const TOOL_PARSERS = {
   hermes: parseHermes,
   llama3_json: parseLlama3Json,
@@ -49,7 +52,10 @@ export const TOOL_PARSERS = {
   gemma4: parseGemma4,
 } as const satisfies Record<string, ToolParser>;
 
-/** The format of a parser's calls; throws InputError if the parser does not say, or its calls cannot be constrained. */
+/**
+ * Returns the format of a parser's calls. Throws InputError if the parser does not name one, or its calls cannot be
+ * constrained.
+ */
 export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat {
   if (callFormat) return callFormat;
   const formats = Object.entries(TOOL_PARSERS).flatMap(([name, parser]) => ('callFormat' in parser ? [name] : []));
@@ -62,7 +68,7 @@ export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat 
   );
 }
 
-/** What constrains a turn's calls to these tools. Throws as `callFormatOf`. */
+/** Returns the constraint on a turn's calls to these tools. Throws like `callFormatOf`. */
 export function callConstraint(
   tools: readonly CallableTool[],
   parser: ToolParser,
@@ -71,14 +77,17 @@ export function callConstraint(
   return { toolCalls, toolCallFormat: callFormatOf(parser) };
 }
 
-/** Throws InputError for a name that is neither shipped nor registered. */
+/** Returns a built-in or registered parser. Throws InputError for an unknown name. */
 export function toolParserOf(format: string): ToolParser {
   const parser = (TOOL_PARSERS as Record<string, ToolParser>)[format];
   if (parser) return parser;
   throw new InputError(`There is no tool parser "${format}"; known are ${Object.keys(TOOL_PARSERS).join(', ')}.`);
 }
 
-/** What a parser reads in a text. Throws UserCodeError if it fails, or returns no list of calls. */
+/**
+ * Returns the calls that a parser finds in a text. Throws UserCodeError if the parser fails, or does not return a list
+ * of calls.
+ */
 export function parsedBy(parser: ToolParser, text: string, tools: Tool[]): ToolCall[] {
   const expected = 'return a list of { name, args } or { error }';
   try {
@@ -93,13 +102,13 @@ export function parsedBy(parser: ToolParser, text: string, tools: Tool[]): ToolC
 const isCall = (call: unknown): call is ToolCall =>
   isObject(call) && (typeof call['error'] === 'string' || (typeof call['name'] === 'string' && isObject(call['args'])));
 
-/** The calls between `<tool_call>` and `</tool_call>`. */
+/** Calls between `<tool_call>` and `</tool_call>`. */
 const callBlocks = (text: string, read: (body: string) => ToolCall): ToolCall[] =>
   taggedBlocks(text, '<tool_call>', '</tool_call>').map(({ body, closed }) =>
     closed ? read(body) : { error: 'Error: <tool_call> without </tool_call>' },
   );
 
-/** Top-level objects of `{...}; {...}`; a ";" inside a string does not split. */
+/** Splits `{...}; {...}` into its top-level objects; a ";" inside a string does not split. */
 function splitObjects(text: string): string[] {
   const parts: string[] = [];
   let [depth, start, inString] = [0, 0, false];
@@ -119,7 +128,7 @@ function splitObjects(text: string): string[] {
   return [...parts, text.slice(start)].filter((part) => part.trim() !== '');
 }
 
-/** Models write either name for the arguments, whatever their format says; vLLM reads both as well. */
+/** Models write either name for the arguments, whatever their format requires. vLLM also reads both. */
 function readJsonCall(text: string, tools: Tool[]): ToolCall {
   const call = parseJson(text);
   if (call === undefined) return { error: 'Error: the tool call is not valid JSON' };

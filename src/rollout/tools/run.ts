@@ -1,6 +1,6 @@
 /**
- * Runs one tool call. Throws, hangs and floods become short texts for the model; a value that cannot be written as a text is
- * the user's mistake and ends the run.
+ * Runs one tool call. If a tool throws, hangs or returns too much, the model reads a short text. A value that cannot be
+ * converted to text is the user's error and ends the run.
  */
 
 import { describe, isA, UserCodeError } from '../../errors.ts';
@@ -10,34 +10,34 @@ import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
 
 export interface ToolLimits {
-  /** Milliseconds for one call; a tool that runs longer is answered for and its signal aborted. */
+  /** Milliseconds for one call. A tool that runs longer is aborted, and the model reads a timeout message. */
   toolTimeoutMs: number;
-  /** Characters of a tool's output that the model gets to see, as in verl. */
+  /** Most characters of a tool's output that the model reads, as in verl. */
   maxToolResponseLength: number;
-  /** The part of too long an output that is cut: verl's tool_response_truncate_side. */
+  /** Part of a too long output that is removed: verl's tool_response_truncate_side. */
   toolResponseTruncateSide: TruncateSide;
 }
 
-/** The reason why a call has no output of its own. A tool that answers "Error: ..." itself has not failed. */
+/** Reason why a call has no output from its tool. A tool that returns "Error: ..." itself has not failed. */
 export type CallFailure = 'parse_error' | 'tool_failure' | 'timeout';
 
 export interface ToolResult {
   text: string;
   failed: boolean;
   failure?: CallFailure;
-  /** Reward that `execute` returned beside its text. */
+  /** Reward that `execute` returned in addition to its text. */
   reward?: number;
   /** True if the tool ended the episode. */
   done?: boolean;
 }
 
-/** What a failed call does to its sample. */
+/** Effect of a failed call on its sample. */
 interface FailureLimits {
   onParseError?: 'tell' | 'stop';
   onToolFailure?: 'tell' | 'stop';
 }
 
-/** The first failure that the limits say to stop at. */
+/** Returns the first failure that must end the sample under the limits. */
 export function fatalFailure(
   results: readonly ToolResult[],
   { onParseError, onToolFailure }: FailureLimits,
@@ -46,25 +46,26 @@ export function fatalFailure(
   return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
 }
 
-/** The sample that a call runs for, with its state of each tool, made at the tool's first call. */
+/** Sample that a call runs for, with its state of each tool, which is created at the tool's first call. */
 interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;
-  /** Ends a running call. */
+  /** Aborts a running call. */
   signal: AbortSignal;
   /** Undefined for a tool without a state. */
   stateOf(tool: Tool): Promise<unknown> | undefined;
 }
 
-/** A longer timer fires at once. */
+/** Longest delay of a timer; a longer one fires immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** What was called took longer than it may. */
+/** A call exceeded its time limit. */
 export class TimeLimitError extends Error {}
 
 /**
- * The tool's output, or an error text. A synchronous endless loop cannot be cut off on its own thread: tools that run
- * code they did not write belong in a worker. Throws UserCodeError if the tool returned what is not a ToolOutput.
+ * Returns the tool's output, or an error text. A synchronous endless loop cannot be stopped on its own thread: tools
+ * that run untrusted code belong in a worker. Throws UserCodeError if the tool returned a value that is not a
+ * ToolOutput.
  */
 export async function runTool(call: ToolCall, tools: readonly Tool[], host: ToolHost): Promise<ToolResult> {
   const { limits } = host;
@@ -93,7 +94,7 @@ async function execute(tool: Tool, args: Record<string, unknown>, host: ToolHost
   return tool.execute(args, { ...host.context, state, signal });
 }
 
-/** A tool's own limits, or the run's where it has none. */
+/** Returns a tool's own limits, or the run's if it has none of its own. */
 export function limitsOf(
   tool: Pick<Tool, 'timeoutMs' | 'maxResponseLength' | 'truncateSide'>,
   limits: ToolLimits,
@@ -105,7 +106,10 @@ export function limitsOf(
   };
 }
 
-/** Resolves as `work` does; rejects when `work` takes too long or `outer` aborts, which `work` hears by its signal. */
+/**
+ * Resolves or rejects like `work`. Rejects early if `work` takes too long or `outer` aborts, and aborts the signal that
+ * `work` received.
+ */
 export async function withTimeLimit<T>(
   name: string,
   work: (signal: AbortSignal) => T | Promise<T>,
@@ -132,16 +136,17 @@ export async function withTimeLimit<T>(
   } finally {
     clearTimeout(timer);
     stopWaiting();
-    // A settled race leaves no one to hear of a later rejection.
+    // After the race has settled, a later rejection must not be unhandled.
     ended.catch(() => undefined);
   }
 }
 
+/** Truncates a text to `limit` characters at the given side, and makes it well-formed. */
 export function truncate(
   text: string,
   { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits,
 ): string {
-  // A lone surrogate is U+FFFD in the tokens, and files with one are refused elsewhere.
+  // A lone surrogate becomes U+FFFD in the tokens, and files that contain one are refused elsewhere.
   if (text.length <= limit) return wellFormed(text);
   const cut = '...(truncated)...';
   const kept = side === 'middle' ? Math.floor(limit / 2) : limit;

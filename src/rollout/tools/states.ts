@@ -4,10 +4,10 @@ import type { SampleContext, Tool } from '../../tasks/tool.ts';
 import { describe, InputError, shownValue, UserCodeError } from '../../errors.ts';
 import { withTimeLimit } from './run.ts';
 
-/** Milliseconds that a tool has to give its state. */
+/** Milliseconds in which a tool must return its state. */
 const SAVE_MS = 10_000;
 
-/** Who has a state: a tool, or the environment of a sample. `signal` ends a `create`. */
+/** Owner of a state: a tool, or the environment of a sample. `signal` aborts a `create`. */
 export interface StateOwner extends Pick<Tool, 'name' | 'save' | 'restore' | 'calcReward' | 'release' | 'timeoutMs'> {
   create?(context: SampleContext, signal?: AbortSignal): unknown;
 }
@@ -16,10 +16,11 @@ interface ToolsEnded {
   rewards: Record<string, number>;
   states: Record<string, unknown>;
   errors: number;
-  /** A tool's calcReward returned what is not a reward. */
+  /** Set if a tool's calcReward returned an invalid reward. */
   fault: UserCodeError | undefined;
 }
 
+/** The states of one sample's tools, created at their first use. */
 export class ToolStates {
   readonly context: SampleContext;
   readonly #states = new Map<StateOwner, Promise<unknown>>();
@@ -29,11 +30,14 @@ export class ToolStates {
     this.context = context;
   }
 
-  /** Made once, also when two calls of one turn ask at the same time; after a failed `create` the next call tries again. */
+  /**
+   * Returns the state, which is created once, even if two calls of one turn request it at the same time. After a failed
+   * `create` the next call tries again.
+   */
   of(tool: StateOwner, signal?: AbortSignal): Promise<unknown> {
     let state = this.#states.get(tool);
     if (!state) {
-      // The call that asked hears of a failure; the `async` turns a synchronous throw into one.
+      // The call that requested the state receives its failure. The `async` turns a synchronous throw into a rejection.
       state = (async () => tool.create?.(this.context, signal))();
       this.#states.set(tool, state);
       state.catch(() => this.#states.delete(tool));
@@ -41,12 +45,12 @@ export class ToolStates {
     return state;
   }
 
-  /** True for a tool with a state that no checkpoint has brought back. */
+  /** True for a tool with a state that was not restored from a checkpoint. */
   isUnsaved(tool: StateOwner): boolean {
     return tool.create !== undefined && !this.#restored.has(tool);
   }
 
-  /** States of the tools that can give theirs, by tool, as plain JSON. */
+  /** Returns the states of the tools that can save theirs, by tool, as plain JSON. */
   async save(): Promise<Record<string, unknown>> {
     const saved: Record<string, unknown> = {};
     const saveOne = async (tool: StateOwner, state: Promise<unknown>) => {
@@ -57,14 +61,14 @@ export class ToolStates {
     await Promise.all(
       [...this.#states].map(async ([tool, state]) => {
         if (!tool.save || !tool.restore) return;
-        // Without its state, the tool is called again with the sample's calls.
+        // If its state cannot be saved, a resumed run repeats the sample's calls of this tool.
         await withTimeLimit(tool.name, () => saveOne(tool, state), SAVE_MS, signal).catch(() => {});
       }),
     );
     return saved;
   }
 
-  /** Restores the states that `save` returned. Throws InputError if a tool cannot. */
+  /** Restores the saved states. Throws InputError if a tool cannot restore its state. */
   async restore(
     tools: readonly StateOwner[],
     saved: Readonly<Record<string, unknown>>,
@@ -85,16 +89,16 @@ export class ToolStates {
     }
   }
 
-  /** The state is no longer needed: if it is created after all, it is freed. */
+  /** Called if no call needs the state any longer. If its creation succeeds later, it is freed. */
   giveUp(tool: StateOwner): void {
     const late = this.#states.get(tool);
     this.#states.delete(tool);
-    late?.then((state) => tool.release?.(state)).catch(() => {}); // nobody is left to hear of it
+    late?.then((state) => tool.release?.(state)).catch(() => {}); // its result is not used
   }
 
   /**
-   * Rewards and states by tool, every state freed. Failures and time-outs are counted, not thrown; a reward that is not a
-   * finite number is the `fault`.
+   * Returns rewards and states by tool, and frees every state. Failures and timeouts are counted, not thrown. A reward
+   * that is not a finite number is the `fault`.
    */
   async end(timeoutMs: number): Promise<ToolsEnded> {
     const rewards: Record<string, number> = {};
@@ -110,7 +114,7 @@ export class ToolStates {
       }
     };
     const endOne = async (tool: StateOwner, pending: Promise<unknown>) => {
-      // A create that hangs was cut off by the call's limit; it gets no second wait as long.
+      // A hanging create has already used up the call's limit, so it is not awaited again.
       const made = await attempt(tool, async () => ({ state: await pending }));
       if (!made) return this.giveUp(tool);
       const { state } = made as { state: unknown };

@@ -1,6 +1,6 @@
 /**
  * adventure: a few rooms, a locked door, its key, and the exit behind it. Every map can be solved by construction. The model
- * acts with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each give a part of the
+ * acts with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each add a part of the
  * reward, in the turn that reached them. Held-out maps are never trained on.
  */
 
@@ -142,6 +142,7 @@ function shuffled<T>(items: readonly T[], rng: Rng): T[] {
   return items.map(() => left.splice(rng.int(0, left.length - 1), 1)[0]);
 }
 
+/** Returns the state at the start of an adventure. */
 export const begin = (): Adventure => ({ room: 0, has: [], taken: [], doorIsOpen: false, isOut: false });
 
 const itemsHere = ({ room, taken }: Adventure, { rooms }: AdventureMap) =>
@@ -204,7 +205,7 @@ export function linesOf(state: Adventure, map: AdventureMap): string[] {
   ];
 }
 
-/** Returns the shortest lines that lead out (breadth-first search); undefined if there are none. */
+/** Returns the shortest lines that lead out (breadth-first search); undefined if the exit is unreachable. */
 export function solve(from: Adventure, map: AdventureMap): string[] | undefined {
   const seen = new Set([JSON.stringify(from)]);
   let front = [{ state: from, lines: [] as string[] }];

@@ -13,11 +13,11 @@ import {
 } from '../tool.ts';
 import type { ArgsOf, ToolSchema } from '../toolSchema.ts';
 
-/** Result of `reset`: the sample's state, and the text that ends its prompt (absent or empty = none). */
+/** Result of `reset`: the sample's state, and the text at the end of its prompt (undefined or empty: no text). */
 export interface Start<State> {
   /** State of this sample only. */
   state: State;
-  /** Text that the model reads first; absent = none. */
+  /** Text that the model reads first. Default: no text. */
   observation?: string;
 }
 
@@ -36,12 +36,12 @@ export interface Environment {
   /**
    * Starts one sample. The observation is appended to the prompt's last user message, or becomes a user message if the prompt
    * ends with another role. None of its tokens is trained. Samples with the same observation share one prefilled prompt. The
-   * result must be determined by problem and context, because a resumed run may call this again. A throw, a time-out or a value
+   * result must be determined by problem and context, because a resumed run can call this again. A throw, a time-out or a value
    * that is not a Start is a UserCodeError: it ends the run, or only the sample if trainer.onError is skip.
    */
   reset(problem: Problem, context: ResetContext): Start<unknown> | Promise<Start<unknown>>;
   /**
-   * Answers a turn without a tool call by a user message. If absent, such a turn ends the sample. `reward` and `done` work as in
+   * Answers a turn without a tool call by a user message. If undefined, such a turn ends the sample. `reward` and `done` work as in
    * a tool. After a throw or a time-out the model reads the error.
    */
   step?(text: string, context: ToolContext): ToolOutput | Promise<ToolOutput>;
@@ -60,7 +60,7 @@ export interface Environment {
   timeoutMs?: number;
   /** Characters of an observation that the model sees. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from an observation that is too long; absent = as the run sets it. */
+  /** Part that is removed from an observation that is too long; default: the run's setting. */
   truncateSide?: TruncateSide;
 }
 

@@ -122,6 +122,7 @@ const LINES = ['012', '345', '678', '036', '147', '258', '048', '246'].map((line
 
 const place = (board: Board, cell: number, mark: Mark): Board => board.slice(0, cell) + mark + board.slice(cell + 1);
 
+/** Returns the indices of free cells. */
 export const freeCells = (board: Board): number[] => [...board].flatMap((mark, cell) => (mark === '.' ? [cell] : []));
 
 /** Renders three rows; a free cell shows the number to answer. */

@@ -7,7 +7,7 @@ import type { Problem } from '../task.ts';
 
 /** Options for the prompt and the answer parser. */
 export interface PromptOptions {
-  /** System message at the start; empty = none, and the chat template may then add its own. */
+  /** System message at the start; if empty, the chat template can add its own. */
   systemPrompt: string;
   /** Added to the question after a space. verl: Let's think step by step and output the final answer after "####". */
   instruction: string;

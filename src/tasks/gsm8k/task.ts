@@ -40,6 +40,7 @@ export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): Syn
   };
 }
 
+/** Returns training problem `index` of a run's seed. */
 export function trainProblem(index: number, seed: number): Gsm8kProblem {
   const rng = keyedRng('gsm8k-train', seed, index);
   const template = rng.pick(TEMPLATES);
@@ -112,6 +113,7 @@ function runProgram(program: string[]): string[] {
   return results;
 }
 
+/** Replaces #1, #2, ... in a step by earlier results. */
 export function fillResults(step: string, results: string[]): string {
   return step.replace(/#(\d+)/g, (_, number: string) => results[Number(number) - 1]);
 }

@@ -55,9 +55,9 @@ export function buildTokenizer(problems: Gsm8kProblem[], vocabSize: number): Tok
 
 /**
  * Trains a byte-level BPE tokenizer with ChatML and tool tokens on any texts, such as message contents and 'system\n', 'user\n',
- * 'assistant\n'. The result is what createLocalEngine takes as tokenizerJson and tokenizerConfigJson.
+ * 'assistant\n'. The result can be passed to createLocalEngine as tokenizerJson and tokenizerConfigJson.
  * @param vocabSize entries in all; at least 263, because 256 are bytes and 7 are special
- * @param wordShare largest share of the entries above those that may be complete words
+ * @param wordShare largest share of the other entries that can be complete words
  */
 export function tokenizerOf(texts: string[], vocabSize: number, wordShare = 0.9): TokenizerFiles {
   return { tokenizer: trainBpe(texts, bpeOptions(vocabSize, wordShare)), config: tokenizerConfig() };

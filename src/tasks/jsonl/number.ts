@@ -15,9 +15,9 @@ const GROUPED = /(?<=\d)(?:\{,\}|,?\\[!,;: ]|[\u00a0\u2009\u202f])(?=\d{3}(?!\d)
 const MAX_ZEROS = 40;
 
 /**
- * Returns the last number of a text; null if there is none. Commas between digits and currency signs are removed, "3.50" becomes
- * 3.5, "1e3" becomes 1000, U+2212 is a minus, units and "%" after the number are ignored. A fraction, a/b or \frac{a}{b}, stays
- * one and is not reduced.
+ * Returns the last number of a text; null if it has no number. Commas between digits and currency signs are removed,
+ * "3.50" becomes 3.5, "1e3" becomes 1000, U+2212 is a minus, units and "%" after the number are ignored. A fraction,
+ * a/b or \frac{a}{b}, stays one and is not reduced.
  */
 export function lastNumber(text: string): string | null {
   const found = [...text.replace(GROUPED, ',').replace(FRACTION, '$1/$2').matchAll(NUMBER)].at(-1);

@@ -11,7 +11,7 @@ export interface JsonlFields {
   promptKey: string;
   /** Field of the answer; empty = the first present of `answer`, `reward_model.ground_truth`, `ground_truth`, `solution`. */
   answerKey: string;
-  /** System message for prompts without one; empty = none, and the chat template may add its own. */
+  /** System message for prompts without one; if empty, the chat template can add its own. */
   systemPrompt: string;
 }
 
@@ -37,7 +37,7 @@ type AnswerCheck = (answer: string) => string | undefined;
 /**
  * Parses the problems of a JSONL text. Other fields of a row stay on the problem unchanged.
  * Throws InputError that names the line.
- * @param check absent = a row may have no answer or one that is not a text, which becomes '' or JSON
+ * @param check undefined if a row can lack an answer or have one that is not a text; it then becomes '' or JSON
  */
 export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerCheck): Problem[] {
   const seen = new Map<string, string>();
@@ -146,7 +146,7 @@ const absent = (row: JsonlRow, what: string, keys: readonly string[], option: st
     } (task.options.${option} names another)`,
   );
 
-/** Returns the field of that name, or the one at its dotted path. null counts as absent, as data sets use it. */
+/** Returns the field of that name, or the one at its dotted path. null counts as missing, because data sets use it so. */
 function valueAt(fields: Record<string, unknown>, key: string): unknown {
   if (Object.hasOwn(fields, key)) return fields[key] ?? undefined;
   let value: unknown = fields;

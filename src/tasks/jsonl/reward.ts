@@ -20,7 +20,7 @@ export interface JsonlRewardOptions {
 
 export const JSONL_REWARD_OPTIONS: JsonlRewardOptions = { ignoreCase: false, pattern: '', flags: '' };
 
-/** Options that each reward takes. */
+/** Options that each reward accepts. */
 const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)[]> = {
   exact: ['ignoreCase'],
   contains: ['ignoreCase'],

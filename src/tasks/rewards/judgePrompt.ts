@@ -15,6 +15,7 @@ export function fillJudgePrompt(template: string, sample: ScoredSample): string 
 export const fillTemplate = (template: string, values: Readonly<Record<string, string>>): string =>
   template.replace(/\{(\w+)\}/g, (written, name: string) => (Object.hasOwn(values, name) ? values[name] : written));
 
+/** Returns the texts of the problem's messages, joined by line breaks. */
 export const question = ({ problem }: ScoredSample): string =>
   problem.messages.map(({ content }) => content).join('\n');
 

@@ -63,7 +63,10 @@ async function loadClassifier(model: string): Promise<Classifier> {
 }
 
 interface JudgeOptions {
-  /** Completes a prompt with the judge's own engine and tokenizer, greedy. Returns undefined if it cannot: then there is no score. */
+  /**
+   * Completes a prompt with the judge's own engine and tokenizer, greedy. Returns undefined if it cannot; the sample
+   * then has no score.
+   */
   complete: Completion;
   /** Returns the question to the judge; its answer must contain a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;

@@ -20,7 +20,7 @@ export interface ScoredSample {
   numToolErrors: number;
   /** Tokens after the prompt, including tool outputs. */
   responseTokens: number;
-  /** Rewards by tool; see Tool.calcReward. Tools without a reward are absent. */
+  /** Rewards by tool; see Tool.calcReward. Tools without a reward are not listed. */
   toolRewards?: Readonly<Record<string, number>>;
   /** Rewards from tools and environment steps per assistant turn, in the form of Reward.turns. */
   turnRewards?: readonly number[];
@@ -28,7 +28,7 @@ export interface ScoredSample {
   toolStates?: Readonly<Record<string, unknown>>;
   /** Value that the agent loop set as `sample.state`. */
   state?: unknown;
-  /** Training step of the sample, or the step before its evaluation; absent outside a run. */
+  /** Training step of the sample, or the step before its evaluation; undefined outside a run. */
   globalStep?: number;
 }
 

@@ -39,9 +39,10 @@ export function conversationTokens(
 }
 
 /**
- * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant message. After
- * it, the assistant's text and end token are imitated (mask 1); other turns are not. The ids equal those of such a rollout.
- * Throws InputError if there is no prompt or no assistant message, or if the last message is not the assistant's.
+ * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant
+ * message. After it, the assistant's text and end token are imitated (mask 1); other turns are not. The ids equal those
+ * of such a rollout. Throws InputError without a prompt or an assistant message, or if the last message is not the
+ * assistant's.
  */
 export function sftExample(tokenizer: ChatTokenizer, messages: readonly Message[]): DemonstrationTokens {
   const first = messages.findIndex(({ role }) => role === 'assistant');

@@ -17,6 +17,7 @@ export function encodePlain(value: unknown): string {
   return text;
 }
 
+/** Returns the error for a value that is too long as JSON. */
 export const tooLong = (length: number): RangeError =>
   new RangeError(`it has ${length} characters as JSON; at most ${MAX_CHARACTERS} may cross`);
 

@@ -196,7 +196,7 @@ async function serve(): Promise<void> {
     return { kind: 'done', output: runProgram(made.quickjs, request) };
   };
   port.onmessage = ({ data }) => {
-    // A throw here means that QuickJS itself failed: its memory may be corrupt.
+    // A throw here means that QuickJS itself failed: its memory can be corrupt.
     const broken = (error: unknown): SandboxMessage => ({ kind: 'broken', why: String(error) });
     void answer(data)
       .catch(broken)

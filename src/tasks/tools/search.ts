@@ -79,7 +79,7 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
     try {
       return await work();
     } finally {
-      // Hand the slot directly to the next in line.
+      // Pass the slot directly to the next waiting call.
       const next = waiting.shift();
       if (next) next();
       else running--;
@@ -107,7 +107,7 @@ export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: Se
   });
 }
 
-/** Creates a tool `open(id)` that returns the text of a document, or an error text if there is none. */
+/** Creates a tool `open(id)` that returns the text of a document, or an error text for an unknown id. */
 export function openTool(documents: readonly Document[]): Tool {
   const byId = new Map(documents.map((document) => [document.id, document]));
   return defineTool({

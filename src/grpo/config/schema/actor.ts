@@ -21,120 +21,137 @@ import {
   SHARE,
 } from '../keys.ts';
 
-/** The keys of an optimizer that every kind of run has. */
+/** Optimizer keys that every kind of run has. */
 export const optimizerKeys = {
   optimizer: nameOf('AdamW', OPTIMIZERS, {
-    why: 'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
+    why: 'SGD and SignSGD have no moments. Muon updates the matrices of the layers, and AdamW all other weights. Case is ignored.',
     verl: '=',
     trl: 'optim',
   }),
-  momentum: number(undefined, [0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
-  nesterov: flag(undefined, 'Of SGD and Muon; absent = false for SGD, true for Muon.'),
+  momentum: number(undefined, [0, 0.9999], '', 'Momentum of SGD and Muon. Default: 0 for SGD, 0.95 for Muon.'),
+  nesterov: flag(undefined, 'Nesterov momentum of SGD and Muon. Default: false for SGD, true for Muon.'),
   adjustLrFn: choice(
     'match_rms_adamw',
     ADJUST_LR_FNS,
-    "Muon: by what a matrix's shape changes its rate. match_rms_adamw = 0.2 sqrt(max(out, in)), for rates found with AdamW.",
+    "Muon: factor of a matrix's learning rate by its shape. match_rms_adamw = 0.2 sqrt(max(out, in)), so that AdamW's rates can be reused.",
   ),
 };
 
 const optim = part({
   ...optimizerKeys,
   lr: positiveOrAuto('', {
-    why: 'Peak rate. auto = by the number of parameters: 2.5e-4 up to 2.3 M, 1.5e-5 at 135 M, 1e-6 from 7 B; with LoRA ten times that, at most 1e-3.',
+    why: 'Peak learning rate. auto = by the number of parameters: 2.5e-4 up to 2.3 M, 1.5e-5 at 135 M, 1e-6 from 7 B; with LoRA ten times that, at most 1e-3.',
     verl: '=',
     trl: 'learning_rate',
     live: true,
   }),
   betas: pair([0.9, 0.95], [0, 1], {
-    why: 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.',
+    why: 'Decay of the two moments. 0.95 follows the fast changing gradients of RL.',
     verl: '=',
     trl: 'adam_beta1',
     note: 'TRL: adam_beta1, adam_beta2',
   }),
   eps: positive(1e-8, '', { why: 'Added to the root of the second moment.', trl: 'adam_epsilon' }),
   weightDecay: number(0, ANY, '', {
-    why: "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
+    why: "Decay of every trained value; decoupled, except for SGD. verl's 0.01 has no visible effect over so few steps.",
     verl: '=',
     trl: 'weight_decay',
   }),
   lrSchedulerType: choice('constant', ['constant', 'cosine', 'linear'], {
-    why: 'cosine and linear fall to minLrRatio over totalTrainingSteps.',
+    why: 'Schedule of the learning rate. cosine and linear fall to minLrRatio over totalTrainingSteps.',
     verl: 'actor_rollout_ref.actor.optim.lr_scheduler_type',
     trl: 'lr_scheduler_type',
   }),
   lrWarmupSteps: countOrOff(0, 'updates', { why: 'Linear rise from 0 to lr.', verl: '=', trl: 'warmup_steps' }),
   lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', {
-    why: 'The same as a share; lrWarmupSteps above 0 wins.',
+    why: 'Warm-up as a share of all updates. lrWarmupSteps above 0 wins.',
     verl: '=',
     trl: 'warmup_ratio',
   }),
-  minLrRatio: number(0, SHARE, 'share of lr', { why: 'Where cosine and linear end.', verl: '=' }),
-  numCycles: positive(0.5, 'periods', { why: 'Of cosine over the run; 0.5 falls once from lr to its end.', verl: '=' }),
+  minLrRatio: number(0, SHARE, 'share of lr', { why: 'Share of lr at which cosine and linear end.', verl: '=' }),
+  numCycles: positive(0.5, 'periods', {
+    why: 'Periods of cosine over the run. 0.5 falls once from lr to its end.',
+    verl: '=',
+  }),
 });
 
 /**
- * The loss, and numbers of single losses (a registered one has its own, which resolve.ts checks): each is read by the loss it is named
- * for, whose file in `losses/` has its default.
+ * The loss, and the numbers of single losses. Each number is read by the loss in its name, whose file in `losses/` has
+ * its default. A registered loss has its own numbers, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
-    why: 'Policy loss; from algorithm.name.',
+    why: 'Policy loss. From algorithm.name.',
     verl: 'actor_rollout_ref.actor.policy_loss.loss_mode',
     trl: 'loss_type',
     note: "TRL's loss_type is loss and aggregation; algorithm.name sets both",
   }),
   tauPos: number(undefined, ANY, '', {
-    why: 'SAPO: temperature of the gate where the advantage is positive.',
+    why: 'SAPO: temperature of the gate if the advantage is positive.',
     verl: 'actor_rollout_ref.actor.tau_pos',
     trl: 'sapo_temperature_pos',
   }),
   tauNeg: number(undefined, ANY, '', {
-    why: 'SAPO: the same where it is negative.',
+    why: 'SAPO: temperature of the gate if the advantage is negative.',
     verl: 'actor_rollout_ref.actor.tau_neg',
     trl: 'sapo_temperature_neg',
   }),
-  wMax: number(undefined, ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
+  wMax: number(
+    undefined,
+    ANY,
+    '',
+    'CISPO: upper bound of the weight. Default: 1 + clipRatioHigh, as verl reads its bound.',
+  ),
   clipCovRatio: number(undefined, SHARE, 'share of tokens', {
-    why: 'clip_cov: how many tokens lose their gradient.',
+    why: 'clip_cov: share of tokens that lose their gradient.',
     verl: '=',
   }),
   clipCovLb: number(undefined, [-Infinity, Infinity], '', {
-    why: 'clip_cov: lower bound of the covariance picked from.',
+    why: 'clip_cov: lower bound of the covariance of these tokens.',
     verl: '=',
   }),
-  clipCovUb: number(undefined, [-Infinity, Infinity], '', { why: 'clip_cov: upper bound.', verl: '=' }),
+  clipCovUb: number(undefined, [-Infinity, Infinity], '', {
+    why: 'clip_cov: upper bound of the covariance of these tokens.',
+    verl: '=',
+  }),
   klCovRatio: number(undefined, SHARE, 'share of tokens', {
-    why: 'kl_cov: how many tokens get the KL penalty.',
+    why: 'kl_cov: share of tokens with the KL penalty.',
     verl: '=',
   }),
   ppoKlCoef: number(undefined, ANY, '', { why: 'kl_cov: weight of that penalty.', verl: '=' }),
   droBeta: number(undefined, ANY, '', { why: 'DRO: weight of the quadratic term.', verl: '=' }),
-  vespoKPos: number(undefined, ANY, '', { why: 'VESPO, positive advantage.', trl: 'vespo_k_pos' }),
-  vespoKNeg: number(undefined, ANY, '', { why: 'VESPO, negative advantage.', trl: 'vespo_k_neg' }),
-  vespoLambdaPos: number(undefined, ANY, '', { why: 'VESPO, positive advantage.', trl: 'vespo_lambda_pos' }),
-  vespoLambdaNeg: number(undefined, ANY, '', { why: 'VESPO, negative advantage.', trl: 'vespo_lambda_neg' }),
+  vespoKPos: number(undefined, ANY, '', { why: 'VESPO: k for positive advantages.', trl: 'vespo_k_pos' }),
+  vespoKNeg: number(undefined, ANY, '', { why: 'VESPO: k for negative advantages.', trl: 'vespo_k_neg' }),
+  vespoLambdaPos: number(undefined, ANY, '', {
+    why: 'VESPO: lambda for positive advantages.',
+    trl: 'vespo_lambda_pos',
+  }),
+  vespoLambdaNeg: number(undefined, ANY, '', {
+    why: 'VESPO: lambda for negative advantages.',
+    trl: 'vespo_lambda_neg',
+  }),
 });
 
 export const actor = part({
   ppoMiniBatchSize: count(8, 'prompts', {
-    why: 'Prompts an update; trainBatchSize / this = updates a step.',
+    why: 'Prompts per update. Updates per step = trainBatchSize / ppoMiniBatchSize.',
     verl: '=',
     trl: 'per_device_train_batch_size',
     note: 'prompts; TRL counts samples: x rollout.n',
   }),
   ppoEpochs: count(1, 'passes', { why: "Passes over a step's samples.", verl: '=', trl: 'num_iterations' }),
   ppoMicroBatchSizePerGpu: count(undefined, 'sequences', {
-    why: 'Sequences a micro-batch; absent = cut by ppoMaxTokenLenPerGpu. Memory only.',
+    why: 'Sequences per micro-batch. Default: limited by ppoMaxTokenLenPerGpu alone. Changes memory only.',
     verl: 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
   }),
   ppoMaxTokenLenPerGpu: count(4096, 'tokens', {
-    why: 'Tokens a micro-batch at most. Memory and speed only, never the gradient.',
+    why: 'Most tokens per micro-batch. Changes memory and speed, never the gradient.',
     verl: 'actor_rollout_ref.actor.ppo_max_token_len_per_gpu',
     trl: 'gradient_accumulation_steps',
-    note: 'micro-batches are cut by tokens',
+    note: 'micro-batches are split by tokens',
   }),
   lossAggMode: choice(undefined, LOSS_AGG_MODES, {
-    why: 'How token losses become one number; from algorithm.name.',
+    why: 'How token losses are reduced to one number. From algorithm.name.',
     verl: '=',
     ofLoss: true,
   }),
@@ -144,22 +161,22 @@ export const actor = part({
     ofLoss: true,
   }),
   clipRatioLow: number(undefined, ANY, '', {
-    why: 'Lower clip: ratio >= 1 - this; from algorithm.name.',
+    why: 'Lower clip: ratio >= 1 - clipRatioLow. From algorithm.name.',
     verl: '=',
     trl: 'epsilon',
     live: true,
     ofLoss: true,
   }),
   clipRatioHigh: number(undefined, ANY, '', {
-    why: 'Upper clip: ratio <= 1 + this; from algorithm.name.',
+    why: 'Upper clip: ratio <= 1 + clipRatioHigh. From algorithm.name.',
     verl: '=',
     trl: 'epsilon_high',
-    note: 'cispo: the weight itself in TRL, 1 + this in verl and here; see wMax',
+    note: 'cispo: the bound of the weight is this number in TRL, and 1 + this number in verl and here; see wMax',
     live: true,
     ofLoss: true,
   }),
   clipRatioC: number(undefined, [1, Infinity], '', {
-    why: 'Dual clip constant, above 1; from algorithm.name.',
+    why: 'Dual-clip constant, above 1. From algorithm.name.',
     verl: '=',
     trl: 'delta',
     note: 'dual clip',
@@ -168,61 +185,61 @@ export const actor = part({
   }),
   policyLoss: v.optional(policyLoss, {}),
   entropyCoeff: number(undefined, [-Infinity, Infinity], '', {
-    why: 'Weight of the entropy bonus; from algorithm.name (0).',
+    why: 'Weight of the entropy bonus. From algorithm.name (0).',
     verl: '=',
     trl: 'entropy_coef',
     live: true,
     ofLoss: true,
   }),
-  entropyTarget: number(undefined, ANY, 'nats a token', {
-    why: 'Adaptive bonus: the weight rises while entropy is at or below this, else falls and is not applied; absent = fixed.',
+  entropyTarget: number(undefined, ANY, 'nats per token', {
+    why: 'Adaptive bonus: the weight rises while entropy is at or below this target; otherwise it falls and is not applied. Default: a fixed weight.',
     trl: 'entropy_target',
   }),
   entropyCoeffDelta: number(0.005, ANY, '', {
-    why: 'Adaptive bonus: change of the weight an update.',
+    why: 'Adaptive bonus: change of the weight per update.',
     trl: 'entropy_coef_delta',
   }),
-  entropyCoeffMin: number(0, ANY, '', { why: 'Adaptive bonus: lower end of the weight.', trl: 'entropy_coef_min' }),
-  entropyCoeffMax: number(1, ANY, '', { why: 'Adaptive bonus: upper end of the weight.', trl: 'entropy_coef_max' }),
+  entropyCoeffMin: number(0, ANY, '', { why: 'Adaptive bonus: lowest weight.', trl: 'entropy_coef_min' }),
+  entropyCoeffMax: number(1, ANY, '', { why: 'Adaptive bonus: highest weight.', trl: 'entropy_coef_max' }),
   topEntropyQuantile: number(1, [1e-6, 1], 'share of tokens', {
-    why: 'Policy loss and entropy bonus on the tokens of highest entropy only (0.2 in arXiv:2506.01939); below 1 costs a forward pass an update.',
+    why: 'Share of tokens, those of highest entropy, that policy loss and entropy bonus use (0.2 in arXiv:2506.01939). Below 1 it costs a forward pass per update.',
     trl: 'top_entropy_quantile',
     ofLoss: true,
   }),
   useKlLoss: flag(undefined, {
-    why: 'KL to the frozen reference in the loss; absent = when klLossCoef is above 0.',
+    why: 'KL to the frozen reference in the loss. Default: true if klLossCoef is above 0.',
     verl: '=',
   }),
   klLossCoef: number(undefined, ANY, '', {
-    why: 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.',
+    why: 'Weight of the KL in the loss; 0 = off. Default with useKlLoss: 0.001.',
     verl: '=',
     trl: 'beta',
     live: true,
     ofLoss: true,
   }),
   klLossType: choice(undefined, [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], {
-    why: 'Its estimator; from algorithm.name (k3).',
+    why: 'Estimator of the KL in the loss. From algorithm.name (k3).',
     verl: '=',
     trl: 'use_bias_correction_kl',
     note: 'TRL: k3, or r*k3 by this switch',
     ofLoss: true,
   }),
   klClamp: number(undefined, ANY, 'nats', {
-    why: "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",
+    why: "Bound on k3's value. With verl's 10, a policy far below the reference has no gradient from the KL. Default: no bound.",
     ofLoss: true,
   }),
   skipZeroAdvantages: flag(true, {
     why:
-      'Leave samples that cannot move the policy (groups of equal rewards) out of forward and backward; their gradient is ' +
-      'exactly 0. Never with KL or entropy terms. actor/* metrics are then of the tokens that are left.',
+      'Skip forward and backward for samples whose gradient is exactly 0 (groups of equal rewards). ' +
+      'Has no effect with KL or entropy terms. actor/* metrics then cover only the remaining tokens.',
     ofLoss: true,
   }),
   gradClip: number(1, ANY, '', {
-    why: 'Largest global L2 norm of the gradient; 0 = no clipping.',
+    why: 'Largest global L2 norm of the gradient. 0 = no clipping.',
     verl: '=',
     trl: 'max_grad_norm',
     live: true,
   }),
-  shuffle: flag(true, { why: 'Order of mini-batches anew in each epoch, by seed.', verl: '=' }),
+  shuffle: flag(true, { why: 'Reorder mini-batches in each epoch, by seed.', verl: '=' }),
   optim: v.optional(optim, {}),
 });

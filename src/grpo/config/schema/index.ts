@@ -1,6 +1,6 @@
 /**
- * The schema of a training run's YAML. Names are verl's in camelCase; where a default is not verl's, the reason says so.
- * Keys marked "from algorithm.name" have no default of their own: a config is read over its recipe, `recipes.ts`.
+ * Schema of a training run's YAML. Names are verl's in camelCase. If a default differs from verl's, the key's reason
+ * says so. Keys marked "from algorithm.name" have no default here: their values come from the recipe, see `recipes.ts`.
  */
 
 import * as v from 'valibot';
@@ -20,9 +20,13 @@ export const TRAIN_SCHEMA = part({
     verl: 'trainer.experiment_name',
     trl: 'run_name',
   }),
-  engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff, slower, a check.'),
+  engine: choice(
+    'wgsl',
+    ['wgsl', 'tfjs'],
+    'wgsl = our own kernels. tfjs = gradients by autodiff: slower, for verification.',
+  ),
   seed: count(1, '', {
-    why: 'Everything random follows from it: same seed and adapter, same run.',
+    why: 'Seed of all random numbers. The same seed on the same adapter results in the same run.',
     min: 0,
     verl: 'data.seed',
     trl: 'seed',
@@ -38,5 +42,5 @@ export const TRAIN_SCHEMA = part({
   asyncTraining: v.optional(asyncTraining, {}),
 });
 
-/** Config as written: keys that the recipe sets can still be missing. */
+/** Config as written: keys that the recipe sets can be missing. */
 export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;

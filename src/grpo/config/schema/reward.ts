@@ -1,4 +1,6 @@
-/** Weights of the task's named rewards, and models that score samples beside them; see modelRewards.ts. */
+/**
+ * Weights of the task's named rewards, and models that also score samples; see modelRewards.ts.
+ */
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
@@ -9,28 +11,33 @@ export const reward = part({
   overlongBuffer: v.optional(
     part({
       len: count(0, 'tokens', {
-        why: 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.',
+        why: 'Tokens before the limit over which the penalty grows (DAPO). 0 = off.',
         min: 0,
         verl: 'reward.reward_kwargs.overlong_buffer_cfg.len',
       }),
       penaltyFactor: number(1, ANY, 'reward', {
-        why: 'Penalty at the limit itself.',
+        why: 'Penalty at the limit.',
         verl: 'reward.reward_kwargs.overlong_buffer_cfg.penalty_factor',
       }),
     }),
     {},
   ),
   weights: namedNumbers(
-    "Of the task's named rewards, e.g. {format: 0.1}: in place of the weight that the task gives, or added to its score.",
+    "Weights of the task's named rewards, e.g. {format: 0.1}. Each replaces the task's weight, or adds the reward to the score.",
   ),
   timeoutS: positive(
     300,
     's',
-    "The task's reward of a sample may take so long; see trainer.onError for one that does.",
+    "Time limit of the task's reward for one sample. trainer.onError decides what happens after it.",
   ),
-  ruleWeight: number(1, [-Infinity, Infinity], '', "Weight of the task's own score; the models' are added to it."),
+  ruleWeight: number(
+    1,
+    [-Infinity, Infinity],
+    '',
+    "Weight of the task's own score. The models' scores are added to it.",
+  ),
   rubric: optionalPathOr<RubricInput>(
-    'Named criteria that the judge decides, added to the score by their weights; see docs/guides/rewards.md. Absent = none.',
+    'Named criteria that the judge decides, added to the score with their weights; see docs/guides/rewards.md. Default: no rubric.',
     'its criteria',
   ),
   judge: v.optional(
@@ -39,36 +46,43 @@ export const reward = part({
         0,
         [-Infinity, Infinity],
         '',
-        'Of a score from 0 to 1 that the judge says; 0 = not asked for one.',
+        "Weight of the judge's score from 0 to 1. 0 = the judge returns no score.",
       ),
       path: text(
         undefined,
-        'Chat model for transformers.js (ONNX), a folder or a name; absent = the reference weights, on our own engine.',
+        'Chat model for transformers.js (ONNX), a folder or a name. Default: the reference weights, on our own engine.',
       ),
       checkpoint: text(
         undefined,
-        'Checkpoint folder or run of another model that judges, frozen, on our own engine; absent = the reference weights.',
+        'Checkpoint folder or run of another model that judges, frozen, on our own engine. Default: the reference weights.',
       ),
-      prompt: text(JUDGE_PROMPT, 'What it reads, with {question}, {response} and {answer}; it replies with a number.'),
-      max: positive(10, '', 'The number that counts as 1; others out of 0 to this count as 0.'),
+      prompt: text(
+        JUDGE_PROMPT,
+        'Prompt of the judge, with {question}, {response} and {answer}. It must reply with a number.',
+      ),
+      max: positive(10, '', 'Reply that counts as score 1. Numbers outside 0 to max count as 0.'),
       maxPromptLength: count(
         512,
         'tokens',
-        'A sample whose prompt is longer is not judged; of a rubric, with its longest reply.',
+        'Longest judge prompt; for a rubric, including its longest reply. A sample with a longer one is not judged.',
       ),
-      maxNewTokens: count(16, 'tokens', 'Room for its reply, drawn greedily.'),
-      maxNumSeqs: count(16, 'sequences', 'Samples judged at once; bounds the KV cache of a judge on our own engine.'),
+      maxNewTokens: count(16, 'tokens', "Most tokens of the judge's reply, which is greedy."),
+      maxNumSeqs: count(
+        16,
+        'sequences',
+        'Samples judged at the same time. Limits the KV cache of a judge on our own engine.',
+      ),
     }),
     {},
   ),
   model: v.optional(
     part({
-      path: text(undefined, 'Text classifier for transformers.js, a folder or a name; absent = none.'),
+      path: text(undefined, 'Text classifier for transformers.js, a folder or a name. Default: no classifier.'),
       label: text(
         undefined,
-        'The label whose probability is the score; absent = the likeliest. One output: its sigmoid.',
+        'Label whose probability is the score. Default: the most likely one; for a model with one output, its sigmoid.',
       ),
-      weight: number(1, [-Infinity, Infinity], '', 'Of that probability.'),
+      weight: number(1, [-Infinity, Infinity], '', 'Weight of that probability.'),
     }),
     {},
   ),

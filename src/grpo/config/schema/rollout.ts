@@ -1,4 +1,6 @@
-/** How samples are drawn: sampling, turns and tools, evaluation. */
+/**
+ * Settings of generation: sampling, turns and tools, evaluation.
+ */
 
 import * as v from 'valibot';
 import { TOOL_PARSERS } from '../../../rollout/tools/parser.ts';
@@ -18,112 +20,139 @@ import {
 } from '../keys.ts';
 
 const multiTurn = part({
-  enable: flag(true, { why: 'Lets the model call tools; false = one answer, tool calls are plain text.', verl: '=' }),
+  enable: flag(true, {
+    why: 'Allow the model to call tools. false = one answer, in which tool calls are plain text.',
+    verl: '=',
+  }),
   maxAssistantTurns: count(6, 'turns', {
-    why: 'Assistant messages a sample may write.',
+    why: 'Most assistant messages per sample.',
     verl: '=',
     trl: 'max_tool_calling_iterations',
-    note: "TRL's is one less: turns after a tool",
+    note: "TRL's number is one less: turns after a tool",
   }),
   maxToolCalls: count(5, 'calls', {
-    why: 'Tool calls a sample may make, over all turns.',
+    why: 'Most tool calls per sample, over all turns.',
     verl: 'actor_rollout_ref.rollout.multi_turn.max_parallel_calls',
-    note: "verl's bounds a turn, ours the sample",
+    note: 'verl limits a turn, we limit the sample',
   }),
-  maxToolResponseLength: count(256, 'characters', { why: 'Longer tool output is cut at its end.', verl: '=' }),
-  toolResponseTruncateSide: choice('right', ['left', 'right', 'middle'], {
-    why: 'Which part of too long tool output goes.',
+  maxToolResponseLength: count(256, 'characters', {
+    why: 'Most characters of a tool output; longer output is truncated.',
     verl: '=',
   }),
-  toolTimeoutS: positive(10, 's', 'A tool that takes longer answers with an error text.'),
-  sampleTimeoutS: number(undefined, ANY, 's', 'A sample that takes longer ends as it is; absent = no limit.'),
-  onParseError: choice('tell', ['tell', 'stop'], 'tell = the model reads what is wrong with its call; stop = it ends.'),
-  onToolFailure: choice('tell', ['tell', 'stop'], 'The same for a tool that throws or takes too long.'),
+  toolResponseTruncateSide: choice('right', ['left', 'right', 'middle'], {
+    why: 'Part of too long tool output that is removed.',
+    verl: '=',
+  }),
+  toolTimeoutS: positive(10, 's', 'Time limit of a tool call. After it, the model reads an error text.'),
+  sampleTimeoutS: number(
+    undefined,
+    ANY,
+    's',
+    'Time limit of a sample, which then ends with the tokens it has. Default: no limit.',
+  ),
+  onParseError: choice(
+    'tell',
+    ['tell', 'stop'],
+    'tell = the model reads the error in its call. stop = the sample ends.',
+  ),
+  onToolFailure: choice('tell', ['tell', 'stop'], 'Like onParseError, for a tool that throws or takes too long.'),
   format: choice('hermes', Object.keys(TOOL_PARSERS) as (keyof typeof TOOL_PARSERS)[], {
-    why: 'How a tool call is written; hermes = <tool_call>{json}</tool_call>.',
+    why: 'Format of tool calls. hermes = <tool_call>{json}</tool_call>.',
     verl: '=',
   }),
   constrainToolCalls: flag(
     false,
-    'A call that was begun can only go on validly, by the schemas. A step a read-back, or a guess.',
+    'A started call can only continue with tokens that fit the schemas. Costs a read-back per token, or a draft pass.',
   ),
   toolSchemasInPrompt: flag(
     false,
-    "The template writes the tools' schemas into the prompt; models made for that want it.",
+    "The template writes the tools' schemas into the prompt. Models trained with schemas need this.",
   ),
 });
 
 const agent = part({
   defaultAgentLoop: text('tool_agent', {
-    why: 'single_turn, tool_agent, or one registered by registerAgentLoop().',
+    why: 'Agent loop: single_turn, tool_agent, or one registered with registerAgentLoop().',
     verl: '=',
   }),
-  timeoutS: positive(300, 's', 'A loop of your own that neither generates nor calls tools for so long has failed.'),
+  timeoutS: positive(
+    300,
+    's',
+    'Time for which a custom loop can be idle, without generating or calling tools, before it fails.',
+  ),
 });
 
 const valKwargs = part({
   n: count(1, 'samples', {
-    why: 'Samples per held-out problem; more narrows the error of pass@1 and gives pass@k.',
+    why: 'Samples per held-out problem. More reduce the error of pass@1 and allow pass@k.',
     verl: '=',
     trl: 'num_generations_eval',
   }),
-  temperature: number(1, [0, 1e6], '', { why: '1 = what training samples from; 0 = greedy.', verl: '=' }),
-  topK: countOrOff(0, 'tokens', { why: '0 = off.', verl: '=' }),
-  topP: number(1, [1e-6, 1], 'probability', { why: '1 = off.', verl: '=' }),
-  minP: number(0, SHARE, 'share of the largest probability', '0 = off.'),
+  temperature: number(1, [0, 1e6], '', { why: '1 = the distribution of training; 0 = greedy.', verl: '=' }),
+  topK: countOrOff(0, 'tokens', { why: 'Keep the k most likely tokens; 0 = off.', verl: '=' }),
+  topP: number(1, [1e-6, 1], 'probability', { why: 'Keep the smallest set of this mass; 1 = off.', verl: '=' }),
+  minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens above this share; 0 = off.'),
 });
 
 const speculative = part({
   enable: flag(
     false,
-    'Guess tokens and check several in one pass; no token or log-prob changes. For few, repetitive sequences.',
+    'Guess tokens and check several in one pass, without changing any token or log-prob. For few, repetitive sequences.',
   ),
-  maxDraftTokens: count(8, 'tokens', 'Guessed at once for a sequence, at most; adapts to how many come true.'),
-  minNgram: count(3, 'tokens', 'So many last tokens must have occurred before, in the prompt or a sample of it.'),
-  history: count(8, 'samples', { why: 'Finished samples remembered for each prompt, over steps.', min: 0 }),
-  adapt: flag(true, 'Guess only while a token takes less time with guesses than without; no token depends on it.'),
+  maxDraftTokens: count(
+    8,
+    'tokens',
+    'Most tokens guessed at a time for a sequence. The number adapts to how many guesses are right.',
+  ),
+  minNgram: count(
+    3,
+    'tokens',
+    'Number of last tokens that must have occurred before, in the prompt or a sample of it.',
+  ),
+  history: count(8, 'samples', { why: 'Finished samples stored for each prompt, over steps.', min: 0 }),
+  adapt: flag(true, 'Guess only while a token takes less time with guesses than without. Does not change any token.'),
   verifyRows: count(
     undefined,
     'rows',
-    'Rows of logits a pass may check; absent = maxNumSeqs, which takes no memory more.',
+    'Most rows of logits that a pass checks. Default: maxNumSeqs, which needs no additional memory.',
   ),
 });
 
 const checkpointEngine = part({
   updateWeightsBucketMegabytes: number(16, [0.0625, 32], 'MiB', {
-    why: 'Weights travel in buckets of this size: one is read while the one before is written.',
+    why: 'Size of the buckets in which weights are sent. One is read while the previous one is written.',
     verl: '=',
     note: 'MiB of 2 ** 20 bytes; at most 32 here',
   }),
   content: choice(
     'whole',
     ['whole', 'delta'],
-    'delta = without buckets whose bytes are as they were sent last, which the sender keeps in host memory to compare.',
+    'delta = skip buckets whose bytes have not changed since the last transfer. The sender keeps a copy in host memory to compare.',
   ),
   kvCache: choice(
     'recompute',
     ['recompute', 'keep'],
-    'Contexts of samples under way, when new weights come: computed again by them, or kept as the old ones computed them.',
+    'Cached contexts of samples in flight when new weights arrive. recompute = with the new weights; keep = as the old weights computed them.',
   ),
 });
 
 export const rollout = part({
   n: count(8, 'samples', {
-    why: 'Samples per prompt: the group that advantages are computed over.',
+    why: 'Samples per prompt. They form the group that advantages are computed over.',
     verl: '=',
     trl: 'num_generations',
   }),
   temperature: number(1, TEMPERATURE, '', {
-    why: 'Training divides logits by it as well, so that both see one distribution.',
+    why: 'Sampling temperature. Training also divides logits by it, so that both use the same distribution.',
     verl: '=',
     trl: 'temperature',
     live: true,
   }),
   topK: countOrOff(0, 'tokens', {
-    why: 'Keep the k likeliest; 0 = off. Training renormalises by the kept mass.',
+    why: 'Keep the k most likely tokens; 0 = off. Training renormalises by the kept mass.',
     verl: '=',
     trl: 'top_k',
-    note: 'off is 0 here and in TRL, -1 in verl (read here as well)',
+    note: 'off is 0 here and in TRL, -1 in verl (also accepted here)',
   }),
   topP: number(1, [1e-6, 1], 'probability', {
     why: 'Keep the smallest set of this mass; 1 = off.',
@@ -139,29 +168,39 @@ export const rollout = part({
     why: 'Above 1 makes tokens of the context and the turn less likely; 1 = off.',
     trl: 'repetition_penalty',
   }),
-  presencePenalty: number(0, [-Infinity, Infinity], 'logit', 'Taken off tokens that the turn has drawn; 0 = off.'),
-  frequencyPenalty: number(0, [-Infinity, Infinity], 'logit', 'Taken off for each time it was drawn; 0 = off.'),
-  minNewTokens: count(0, 'tokens', { why: 'A turn cannot end before so many; 0 = off.', min: 0 }),
-  stop: optionalTexts('Texts that end a turn, wherever in a token; absent = only its end token does.'),
-  includeStopStrInOutput: flag(false, "Whether tools and rewards see such a text in the turn; vLLM's name."),
+  presencePenalty: number(
+    0,
+    [-Infinity, Infinity],
+    'logit',
+    'Subtracted from the logits of tokens that the turn has already; 0 = off.',
+  ),
+  frequencyPenalty: number(
+    0,
+    [-Infinity, Infinity],
+    'logit',
+    "Subtracted from a token's logit for each time that the turn has it; 0 = off.",
+  ),
+  minNewTokens: count(0, 'tokens', { why: 'Fewest tokens of a turn; 0 = off.', min: 0 }),
+  stop: optionalTexts('Texts that end a turn, even inside a token. Default: only the end token ends a turn.'),
+  includeStopStrInOutput: flag(false, "True if tools and rewards read the stop text in the turn. vLLM's name."),
   overSampleRate: number(0, [0, 8], 'share of prompts', {
-    why: 'Start so many more, train on the first complete; 0 = off.',
+    why: 'Share of additional prompts to start. The step trains on the first groups that are complete; 0 = off.',
     verl: '=',
   }),
-  partialRollout: flag(false, 'Go on in the next step with what overSampleRate left over; false = throw it away.'),
+  partialRollout: flag(false, 'Continue unfinished groups of overSampleRate in the next step. false = drop them.'),
   maxNumSeqs: count(128, 'sequences', {
-    why: 'Sequences decoded at once; bounds the KV cache.',
+    why: 'Sequences decoded at the same time. Limits the KV cache.',
     verl: 'actor_rollout_ref.rollout.max_num_seqs',
   }),
   preemption: choice(
     'parked',
     ['off', 'parked', 'latest'],
-    'Whose slot goes to one that waits: samples in a slow tool call, or latest arrived first; no token changes.',
+    'Samples that can lose their slot to a waiting one: those in a slow tool call, or the latest arrivals. Does not change any token.',
   ),
   asyncScheduling: choice(
     'auto',
     ['auto', 'on', 'off'],
-    'Start a pass before the last one was read, so that the GPU never waits; auto = where it pays; no token changes.',
+    'Start a pass before the last one was read, so that the GPU never waits. auto = if that is faster; does not change any token.',
   ),
   speculative: v.optional(speculative, {}),
   checkpointEngine: v.optional(checkpointEngine, {}),

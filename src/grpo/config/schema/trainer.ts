@@ -1,4 +1,6 @@
-/** The length of a run, what it evaluates, saves and logs. */
+/**
+ * Length of a run, and what it evaluates, saves and logs.
+ */
 
 import * as v from 'valibot';
 import {
@@ -17,28 +19,28 @@ import {
 } from '../keys.ts';
 
 const stopWhen = part({
-  metric: requiredText('Name of a metric as metrics.jsonl has it, e.g. val-core/countdown/acc/mean@1.'),
-  atLeast: number(undefined, [-Infinity, Infinity], '', 'The run is done when the metric is at least this ...'),
-  atMost: number(undefined, [-Infinity, Infinity], '', '... or at most this.'),
+  metric: requiredText('Name of a metric in metrics.jsonl, e.g. val-core/countdown/acc/mean@1.'),
+  atLeast: number(undefined, [-Infinity, Infinity], '', 'The run ends when the metric is at least this.'),
+  atMost: number(undefined, [-Infinity, Infinity], '', 'The run ends when the metric is at most this.'),
 });
 
-/** Where metrics go: of a training run, and of a supervised one. */
+/** Destinations of the metrics: of a training run, and of a supervised one. */
 export const logger = names(['console', 'jsonl'], ['console', 'jsonl', 'csv', 'tensorboard'], {
-  why: 'Where metrics go. metrics.jsonl is written in any case: reports and resumed runs read it.',
+  why: 'Destinations of the metrics. metrics.jsonl is always written, because reports and resumed runs read it.',
   verl: '=',
   trl: 'report_to',
 });
 
 export const trainer = part({
   totalTrainingSteps: count(60, 'steps', {
-    why: 'Rollout batches to train on.',
+    why: 'Length of the run in steps. A step trains on one rollout batch.',
     min: 0,
     verl: '=',
     trl: 'max_steps',
     note: "TRL's step is an update, ours and verl's a batch of rollouts",
   }),
   totalEpochs: count(undefined, 'epochs', {
-    why: 'Length of the run as passes over the training problems, in whole batches; totalTrainingSteps wins where it is written.',
+    why: 'Length of the run in passes over the training problems, in full batches. totalTrainingSteps wins if it is set.',
     verl: '=',
     trl: 'num_train_epochs',
   }),
@@ -46,56 +48,56 @@ export const trainer = part({
   pipeline: choice(
     'on-policy',
     ['on-policy', 'one-step-off', 'fully-async'],
-    'on-policy = generate, then train; one-step-off = the next batch is generated while a step trains; fully-async = both go on all the time, as asyncTraining says. docs/guides/pipelines.md.',
+    'on-policy = generate, then train; one-step-off = the next batch is generated while a step trains; fully-async = both always run, as set by asyncTraining. See docs/guides/pipelines.md.',
   ),
   placement: choice(
     'colocated',
     ['colocated', 'split'],
-    'colocated = training and rollout on one device; split = on two of this machine, to which weights travel as rollout.checkpointEngine says.',
+    'colocated = training and rollout on one device. split = on two devices of this machine; rollout.checkpointEngine sets how weights are sent.',
   ),
   testFreq: countOrOff(20, 'steps', {
-    why: 'Evaluate every so many; 0 = only before and after.',
+    why: 'Steps between two evaluations. 0 = only before and after the run.',
     verl: '=',
     trl: 'eval_steps',
-    note: 'off is 0; -1 is read as well',
+    note: 'off is 0; -1 is also accepted',
   }),
   saveFreq: countOrOff(0, 'steps', {
-    why: 'Checkpoint every so many; 0 = only by saveMinutes, at the end and on Ctrl-C.',
+    why: 'Steps between two checkpoints. 0 = only by saveMinutes, at the end and on Ctrl-C.',
     verl: '=',
     trl: 'save_steps',
-    note: 'off is 0; -1 is read as well',
+    note: 'off is 0; -1 is also accepted',
   }),
   saveMinutes: number(
     30,
     ANY,
     'minutes',
-    'Checkpoint when so many have passed since the last; the next one takes its place. 0 = off.',
+    'Minutes after which a checkpoint is saved; the next checkpoint replaces it. 0 = off.',
   ),
   valBeforeTrain: flag(true, {
-    why: 'Evaluate at step 0, so that there is something to compare with.',
+    why: 'Evaluate at step 0, as a baseline.',
     verl: '=',
     trl: 'eval_on_start',
   }),
-  profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
-  profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),
-  logRollouts: count(8, 'samples', { why: 'Sampled rollouts written per step, for reading; 0 = none.', min: 0 }),
+  profile: flag(true, 'Record how every sample spends its time, for webgrpo profile.'),
+  profileGpu: flag(false, 'Also record the GPU time in the profile, if the adapter has timestamps.'),
+  logRollouts: count(8, 'samples', { why: 'Sampled rollouts logged per step, for reading. 0 = off.', min: 0 }),
   keepRollouts: flagOrCount(
     false,
     'steps',
-    'Keep every sample of a step with its tokens, log-probs and rewards, for webgrpo replay; a number = of the last so many steps.',
+    'Save every sample of a step with its tokens, log-probs and rewards, for webgrpo replay. A number limits this to that many last steps.',
   ),
   logValGenerations: count(0, 'samples', {
-    why: 'Answers of each evaluation written beside them; 0 = none.',
+    why: 'Answers logged per evaluation. 0 = off.',
     min: 0,
     verl: '=',
   }),
   defaultLocalDir: text('runs', {
-    why: 'The run folder is <defaultLocalDir>/<name>.',
+    why: 'Parent folder of runs. The run folder is <defaultLocalDir>/<name>.',
     verl: 'trainer.default_local_dir',
     trl: 'output_dir',
   }),
   refUpdateFreq: count(0, 'steps', {
-    why: 'Refresh the reference of KL terms from the policy every so many; 0 = never.',
+    why: 'Steps between two refreshes of the KL reference from the policy. 0 = never.',
     min: 0,
     trl: 'ref_model_sync_steps',
   }),
@@ -105,37 +107,37 @@ export const trainer = part({
   }),
   kernelTuning: text(
     'auto',
-    'auto = time the kernels once where the built-in choice was not measured; off = built in; or a file of webgrpo tune.',
+    'auto = time the kernels once if the built-in choice was not measured on this adapter. off = use the built-in choice; otherwise a file of webgrpo tune.',
   ),
   logger,
   resumeMode: choice('disable', ['disable', 'auto', 'resume_path'], {
     why:
-      'disable = from scratch, an earlier run of the name is kept under another; auto = from the newest checkpoint in the run ' +
-      'folder, if there is one; resume_path = from resumeFromPath.',
+      'disable = start from scratch and rename an earlier run of the name; auto = resume from the newest checkpoint in the run ' +
+      'folder, if it has one; resume_path = resume from resumeFromPath.',
     verl: '=',
     trl: 'resume_from_checkpoint',
   }),
   resumeFromPath: text(undefined, {
-    why: 'Checkpoint or run folder to go on from; read where resumeMode is resume_path.',
+    why: 'Checkpoint or run folder to resume from. Read only if resumeMode is resume_path.',
     verl: '=',
   }),
   onError: choice(
     'stop',
     ['stop', 'skip'],
-    'A sample whose reward, agent loop or tool parser fails: stop = the run ends; skip = the sample has no reward, counted in ' +
+    'Effect of a failing reward, agent loop or tool parser: stop = the run ends; skip = the sample has no reward and is counted in ' +
       'training/faulty_samples.',
   ),
   maxActorCkptToKeep: count(undefined, 'checkpoints', {
-    why: 'The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides.',
+    why: 'Number of newest checkpoints to keep; older ones are deleted. Default: all; the best one by metricForBestModel is always kept.',
     verl: '=',
     trl: 'save_total_limit',
   }),
   metricForBestModel: text(undefined, {
-    why: 'Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k-tool/acc/mean@1; absent = off.',
+    why: 'Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k-tool/acc/mean@1. Default: off.',
     trl: 'metric_for_best_model',
   }),
   greaterIsBetter: flag(undefined, {
-    why: "Of that metric; absent = true, but false where its name ends in 'loss'.",
+    why: "True if higher values of that metric are better. Default: false if its name ends in 'loss', otherwise true.",
     trl: 'greater_is_better',
   }),
 });

@@ -13,7 +13,7 @@ export interface Criterion {
   description: string;
   /** Possible replies of the judge, each with its score from 0 to 1. */
   choices: Record<string, number>;
-  /** Samples that it judges; absent = all. */
+  /** Samples that it judges. Default: all. */
   when?: { dataSource: string[] };
 }
 

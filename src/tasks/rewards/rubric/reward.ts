@@ -39,9 +39,9 @@ export interface Verdict {
  *   p(choice) = exp(l(choice)) / sum over the criterion's choices of exp(l)
  *   l(choice) = sum over the reply's tokens, its end-of-turn token among them, of log p(token | prompt, tokens before)
  *
- * `extra` has each score under its criterion's name, the verdict as a text (`<name>_verdict`), and `rubric_mass`; `weights` has
- * the weights, for gdpo. Criteria that do not apply to a sample are skipped. A sample whose prompt is too long has no reward.
- * Throws InputError if the rubric is invalid; the reward rejects with what the judge throws.
+ * `extra` has each score under its criterion's name, the verdict as a text (`<name>_verdict`), and `rubric_mass`;
+ * `weights` has the weights, for gdpo. Criteria that do not apply to a sample are skipped. A sample whose prompt is too
+ * long has no reward. Throws InputError if the rubric is invalid; the reward rejects with what the judge throws.
  */
 export function rubricReward(
   rubric: RubricInput,
@@ -103,7 +103,9 @@ function rewardOf(criteria: readonly Criterion[], verdicts: readonly Verdict[]):
   return { score, acc: NaN, extra, weights: Object.fromEntries(criteria.map(({ name, weight }) => [name, weight])) };
 }
 
-/** Returns no reward at all. A sample could otherwise grow too long to escape criteria of negative weight. */
+/**
+ * Returns no reward at all. Otherwise a sample could become too long on purpose, to avoid criteria of negative weight.
+ */
 const notJudged = (length: number, most: number): Reward => ({
   score: NaN,
   acc: NaN,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { relativeError, worst } from '../../src/verify/kernels.ts';
-import { parseCases, verifyLosses } from '../../src/verify/losses.ts';
+import { parseCases, verifyCases } from '../../src/verify/verlCases.ts';
 
 test.each([[[NaN, 0.1]], [[5, NaN, 0.1]], [[0.1, NaN]]])('a NaN among errors stays: %o', (errors) => {
   expect(worst(errors)).toBeNaN();
@@ -52,11 +52,11 @@ const advantage = {
 };
 
 test('right cases have no error', () => {
-  expect(verifyLosses({ cases: [vanilla, kl, advantage] })).toMatchObject({ cases: 3, checked: 3, maxError: 0 });
+  expect(verifyCases({ cases: [vanilla, kl, advantage] })).toMatchObject({ cases: 3, checked: 3, maxError: 0 });
 });
 
 test('the worst number is found, wherever it is; errors are relative above 1', () => {
-  const of = (cases: unknown[]) => verifyLosses({ cases });
+  const of = (cases: unknown[]) => verifyCases({ cases });
   expect(of([kl, { ...vanilla, dlogp: [-0.5, 0, -1.4, 0] }]).worst).toMatchObject({
     case: 1,
     what: 'dlogp[2]',
@@ -77,13 +77,13 @@ test('what is not known counts as not checked', () => {
     { ...advantage, mode: 'gae' },
     { kind: 'entropy' },
   ];
-  expect(verifyLosses({ cases: strange })).toEqual({ cases: 5, checked: 0, maxError: 0, worst: null });
-  expect(() => verifyLosses([])).toThrow('The file of loss cases needs an array "cases"; found none.');
+  expect(verifyCases({ cases: strange })).toEqual({ cases: 5, checked: 0, maxError: 0, worst: null });
+  expect(() => verifyCases([])).toThrow('The file of loss cases needs an array "cases"; found none.');
 });
 
 test("Python's NaN is read and not compared", () => {
   const text = JSON.stringify({ cases: [{ ...vanilla, loss: 7 }] }).replace('"loss":7', '"loss": NaN');
-  expect(verifyLosses(parseCases(text))).toMatchObject({ checked: 1, maxError: 0 });
+  expect(verifyCases(parseCases(text))).toMatchObject({ checked: 1, maxError: 0 });
 });
 
 test('bypass mode: rejection from the current policy, REINFORCE with its weights', () => {
@@ -103,9 +103,9 @@ test('bypass mode: rejection from the current policy, REINFORCE with its weights
     dlogp: [-1.5, 0, 0, 0],
     metrics: { 'rollout_corr/rollout_rs_masked_fraction': 0.5 },
   };
-  expect(verifyLosses({ cases: [bypass] }).maxError).toBeLessThan(1e-7);
+  expect(verifyCases({ cases: [bypass] }).maxError).toBeLessThan(1e-7);
   const clip = { ...bypass, config: { policy_loss: { rollout_correction: { ...correction, loss_type: 'ppo_clip' } } } };
-  expect(verifyLosses({ cases: [{ ...clip, loss: -1.2, dlogp: [0, 0, 0, 0] }] }).maxError).toBeLessThan(1e-7);
+  expect(verifyCases({ cases: [{ ...clip, loss: -1.2, dlogp: [0, 0, 0, 0] }] }).maxError).toBeLessThan(1e-7);
 });
 
 /** A row of one token at the given log ratio, and what verl's formulas come to there, worked out by hand. */
@@ -144,8 +144,8 @@ test.each([
   ['geo_mean is never clamped', edge('geo_mean', 29, -1, GEO / ONE, GEO / ONE ** 2, metrics(-29, 0, 1))],
   ['a weight at its bound keeps the gradient', edge('cispo', 29, 1, 1.2 * 11, -1.2, metrics(-20, 1, 0))],
 ])('at the edge: %s', (_, entry) => {
-  expect(verifyLosses({ cases: [entry] })).toMatchObject({ checked: 1 });
-  expect(verifyLosses({ cases: [entry] }).maxError).toBeLessThan(1e-7); // verl's own 1e-8 under its means
+  expect(verifyCases({ cases: [entry] })).toMatchObject({ checked: 1 });
+  expect(verifyCases({ cases: [entry] }).maxError).toBeLessThan(1e-7); // verl's own 1e-8 under its means
 });
 
 test.each(['token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-mean-token-mean', 'seq-mean-token-sum-norm'])(
@@ -153,7 +153,7 @@ test.each(['token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-mean-token-mean
   (agg) => {
     // verl's own loss is 0 / 0 here, which is not compared
     const empty = edge('vanilla', 1, 1, NaN, 0, { mask: [0], agg, loss: null, ...metrics(0, 0, 0) });
-    expect(verifyLosses({ cases: [empty] }).maxError).toBe(0);
+    expect(verifyCases({ cases: [empty] }).maxError).toBe(0);
   },
 );
 
@@ -179,6 +179,6 @@ test('at the edge: groups of one, equal rewards, KL far from the reference', () 
     { ...kl, mode: 'k3', logp: [-30, -1], ref: [-1, -30], value: [10, 10], dlogp: [0, 0] },
     { ...kl, mode: 'k3+', logp: [-30, -1], ref: [-1, -30], value: [10, 10], dlogp: [-14.5, 14.5] },
   ];
-  expect(verifyLosses({ cases }).checked).toBe(cases.length);
-  expect(verifyLosses({ cases }).maxError).toBeLessThan(1e-9);
+  expect(verifyCases({ cases }).checked).toBe(cases.length);
+  expect(verifyCases({ cases }).maxError).toBeLessThan(1e-9);
 });

@@ -46,7 +46,7 @@ export function parseCases(text: string): unknown {
 }
 
 /** Evaluates every case of a parsed file. Throws TypeError if it has no `cases` array. */
-export function verifyLosses(json: unknown): VerifyReport {
+export function verifyCases(json: unknown): VerifyReport {
   const cases = isObject(json) ? json.cases : undefined;
   if (!Array.isArray(cases)) throw new TypeError('The file of loss cases needs an array "cases"; found none.');
   const report: VerifyReport = { cases: cases.length, checked: 0, maxError: 0, worst: null };
@@ -149,7 +149,7 @@ function evaluateBypass(entry: Json): Outcome | null {
   return result && { ...result, metrics: { ...(result.metrics as Record<string, number>), ...metrics } };
 }
 
-/** Reads verl's rollout_correction config; absent keys have the defaults of verl's RolloutCorrectionConfig. */
+/** Reads verl's rollout_correction config; missing keys have the defaults of verl's RolloutCorrectionConfig. */
 function correctionOf(config: Json): RolloutCorrection {
   const level = config.rollout_is === undefined ? 'sequence' : (config.rollout_is ?? 'none');
   return {
@@ -161,7 +161,7 @@ function correctionOf(config: Json): RolloutCorrection {
   };
 }
 
-/** Converts verl's actor config to a spec; an absent clip range has the default of verl's ActorConfig. */
+/** Converts verl's actor config to a spec; a missing clip range has the default of verl's ActorConfig. */
 function specOf(lossMode: string, config: Json): PolicyLossSpec {
   const nested = isObject(config.policy_loss) ? config.policy_loss : {};
   const read = (name: string): number | undefined => {

@@ -1,0 +1,70 @@
+/** Commands that a document shows, in blocks of code and in backticks. */
+
+const STARTERS = [
+  /^npm run (?:-s )?webgrpo -- /,
+  /^npx webgrpo /,
+  /^node (?:\.\.\/)?scripts\/webgrpo\.mjs /,
+  /^webgrpo (?=[a-z])/,
+] as const;
+/** Blocks in these languages are programs and data. */
+const NOT_SHELL = /^(ts|tsx|js|json|yaml|wgsl|css|html|python|py|toml|jinja|nginx|caddy)$/;
+
+/**
+ * Returns the words of each command: ['webgrpo', 'train', ...], ['npm', SCRIPT, ...] or ['node', FILE, ...]. Other programs are
+ * left out.
+ */
+export function commandsIn(document: string): string[][] {
+  const { shell, text } = split(document);
+  const inline = Array.from(text.matchAll(/`([^`\n]+)`/g), ([, code]) => code);
+  return [...shell, ...inline].flatMap((line) => simpleCommands(line).flatMap((command) => wordsOf(command)));
+}
+
+/** Lines of shell blocks, continued lines joined, and the text outside of blocks. */
+function split(document: string): { shell: string[]; text: string } {
+  const shell: string[] = [];
+  const text: string[] = [];
+  let fence: string | undefined;
+  for (const line of document.replaceAll(/ \\\n\s*/g, ' ').split('\n')) {
+    const [, language] = /^\s*```(\w*)/.exec(line) ?? [];
+    if (language !== undefined) fence = fence === undefined ? language : undefined;
+    else if (fence !== undefined) shell.push(...(NOT_SHELL.test(fence) ? [] : [line.trim()]));
+    else if (/^ {4,}\S/.test(line) && !/^\s*([-*|]|\d+\.) /.test(line)) shell.push(line.trim());
+    else text.push(line);
+  }
+  return { shell, text: text.join('\n') };
+}
+
+/** The commands of a line, without comments and redirections. */
+function simpleCommands(line: string): string[][] {
+  const tokens = Array.from(line.matchAll(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g), ([token]) => token);
+  const comment = tokens.findIndex((token) => token.startsWith('#'));
+  const commands: string[][] = [[]];
+  for (const token of comment < 0 ? tokens : tokens.slice(0, comment)) {
+    if (/^(&&|\|\|?|;|>>?|<)$/.test(token)) commands.push([]);
+    else if (!(commands.at(-1)!.length === 0 && /^(do|time|nice|\$|[A-Z_]+=\S*)$/.test(token)))
+      commands.at(-1)!.push(token.replace(/;$/, ''));
+    if (/;$/.test(token)) commands.push([]);
+  }
+  return commands.filter((command) => command.length > 0);
+}
+
+const unquoted = (word: string) => word.replaceAll(/'([^']*)'|"([^"]*)"/g, (_, one = '', two = '') => `${one}${two}`);
+
+/** A list with the words of one command; empty for other programs, and for patterns such as `webgrpo help COMMAND`. */
+function wordsOf(command: string[]): string[][] {
+  const line = command.join(' ');
+  const starter = STARTERS.find((pattern) => pattern.test(line));
+  const words = command.map(unquoted);
+  if (starter) {
+    const rest = command.slice((line.match(starter)![0].trim().match(/ /g)?.length ?? 0) + 1).map(unquoted);
+    return rest[0] === 'help' ? [] : [['webgrpo', ...rest]];
+  }
+  if (words[0] === 'npm' && words[1] === 'start')
+    return [['webgrpo', 'train', 'configs/gsm8k-tool.yaml', ...words.slice(3)]];
+  if (words[0] === 'npm' && words[1] === 'run') {
+    const rest = words.slice(2).filter((word) => word !== '-s');
+    return rest.length > 0 ? [['npm', ...rest]] : [];
+  }
+  if (words[0] === 'node' && words[1]?.startsWith('scripts/')) return [['node', ...words.slice(1)]];
+  return [];
+}
