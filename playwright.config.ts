@@ -1,29 +1,29 @@
 import { defineConfig } from '@playwright/test';
 import { CHROMIUM_ARGS } from './scripts/lib/chromium.mjs';
 
-/** Set by the set-up; without it Playwright looks for a browser of its own. */
+/** Set by the set-up. Otherwise Playwright looks for its own browser. */
 const chromium = process.env['CHROME_PATH'];
-/** Another one for a second checkout on the same machine; the next one is taken too. */
+/** Use another port for a second checkout on the same machine. The next port is used too. */
 const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 const isFull = process.env['FULL_TESTS'] === '1';
 
-/** What only a real engine or the source's own files can show. All else is the page's behaviour, over a scripted engine. */
+/** Tests that need a real engine or the source's own files. All others test the page with a scripted engine. */
 const REAL = ['train', 'lost', 'remoteModel', 'fileSystems', 'mcp', 'report', 'firefox'];
-/** Built pages, the packed package, and how long tasks take: with --full. */
+/** Tests that run only with --full: built pages, the packed package, and the length of tasks. */
 const FULL = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts'];
 const real = [...REAL.map((name) => `${name}.spec.ts`), ...(isFull ? FULL : [])];
 
 const vite = (...words: string[]) => `node node_modules/vite/bin/vite.js ${words.join(' ')}`;
 const at = (port: number) => `--host 127.0.0.1 --port ${port} --strictPort`;
 const url = (port: number) => `http://127.0.0.1:${port}`;
-/** Limits of time guard against hanging alone, and no test is about them. A test that is being written may want less. */
+/** Milliseconds after which a wait counts as hanging. No test depends on the limit. Use a lower one while you write a test. */
 const GUARD = Number(process.env['E2E_GUARD'] ?? 120_000);
-/** For one wait; a real engine trains for minutes, with --full for half an hour. */
+/** Limits for one wait. A real engine trains for minutes, with --full for up to half an hour. */
 const guarded = (wait: number) => ({ timeout: 5 * wait, expect: { timeout: wait } });
 
 export default defineConfig({
   testDir: 'test/e2e',
-  workers: isFull ? 1 : 2, // --full judges what the main thread takes, which needs the machine to itself
+  workers: isFull ? 1 : 2, // --full measures the main thread, which needs the machine to itself
   use: {
     actionTimeout: GUARD,
     launchOptions: {
@@ -33,7 +33,7 @@ export default defineConfig({
   },
   projects: [
     { name: 'scripted', ...guarded(GUARD), testIgnore: [...real, ...FULL], use: { baseURL: url(PORT + 1) } },
-    // With --full, what needs no hand on the engine runs on a real one as well.
+    // With --full, tests that do not control the engine also run on a real one.
     {
       name: 'real',
       ...guarded(isFull ? 15 * GUARD : 3 * GUARD),

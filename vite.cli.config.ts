@@ -1,4 +1,4 @@
-/** Command line, benchmarks and worker entries for Node: our sources and WGSL in, packages left to node_modules. */
+/** Builds command line, benchmarks and worker entries for Node. Our sources and WGSL are bundled; packages stay in node_modules. */
 
 import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -16,7 +16,7 @@ const entries = {
   ...Object.fromEntries(workers.map((file) => [basename(file, '.ts'), `src/workers/${file}`])),
 };
 
-// `npm run build` packs neither benchmark nor campaign: `--mode package`.
+// `npm run build` uses `--mode package`, which packs neither benchmark nor campaign.
 export default defineConfig(({ mode }) => ({
   plugins: [inline()],
   build: {
@@ -26,7 +26,7 @@ export default defineConfig(({ mode }) => ({
     minify: false,
     emptyOutDir: true,
     rolldownOptions: {
-      // Not installed by npm start; every other package is, and Vite leaves it out by itself.
+      // npm start does not install these. Vite itself does not bundle other installed packages.
       external: /^(@jax-js\/|@tensorflow\/|onnxruntime-web|fast-check)/,
       input: Object.fromEntries(
         Object.entries(entries).filter(([name]) => mode !== 'package' || !/^(bench|campaign)/.test(name)),
@@ -34,7 +34,7 @@ export default defineConfig(({ mode }) => ({
       output: {
         entryFileNames: '[name].js',
         chunkFileNames: 'chunks/[name]-[hash].js',
-        // Maps name the files of src and kernels, which lie beside.
+        // Maps name the files of src and kernels, which are next to them.
         sourcemapExcludeSources: true,
       },
     },

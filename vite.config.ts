@@ -1,4 +1,4 @@
-/** The page. */
+/** Builds and serves the page. */
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -13,7 +13,7 @@ export default defineConfig(({ mode }) => ({
   base: './',
   build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },
   worker: { format: 'es' },
-  // Found late, a package would make the server reload the page in the middle of a run.
+  // If Vite finds a package late, its server reloads the page in the middle of a run.
   optimizeDeps: {
     include: [
       ...['@preact/signals', 'comlink', 'fastest-levenshtein', 'idb', 'preact', 'uplot', 'valibot', 'yaml'],
@@ -26,12 +26,12 @@ export default defineConfig(({ mode }) => ({
         '@codemirror/lint',
       ],
       ...['@codemirror/state', '@codemirror/view', '@lezer/highlight'],
-      // Only where tests have been run: npm start and npm run demo install neither tfjs nor NATS.
+      // Only if tests have been run, because npm start and npm run demo install neither tfjs nor NATS.
       ...['@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu', '@nats-io/nats-core', '@nats-io/jetstream'].filter(
         (name) => existsSync(resolve('node_modules', name)),
       ),
     ],
   },
-  // Saving a file must not end a run in an open page: what changed comes with the next reload by hand.
+  // Saving a file must not end a run in an open page. Changes appear after a manual reload.
   server: { fs: { allow: ['..'] }, hmr: false },
 }));

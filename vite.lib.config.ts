@@ -1,4 +1,4 @@
-/** The library: ES modules with the WGSL inside and packages left to the user's own install. */
+/** Builds the library: ES modules with the WGSL included. Packages come from the user's own install. */
 
 import { defineConfig } from 'vite';
 import { inline } from './scripts/lib/inline.mjs';
@@ -25,12 +25,12 @@ export default defineConfig({
       formats: ['es'],
     },
     rolldownOptions: {
-      // Everything that is not a path of ours.
+      // Everything except our own paths.
       external: (id) => !/^[./]|^[A-Za-z]:\\|^\0/.test(id),
       output: {
         entryFileNames: '[name].js',
         chunkFileNames: 'chunks/[name]-[hash].js',
-        // Maps name the files of src and kernels, which lie beside.
+        // Maps name the files of src and kernels, which are next to them.
         sourcemapExcludeSources: true,
       },
     },

@@ -8,8 +8,8 @@ import tsconfig from './tsconfig.json' with { type: 'json' };
 const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/${name}.test.ts`);
 
 /**
- * What only a browser can show (the worker, Chromium's limits, the order of its messages), and one file a family of kernels that it compiles
- * otherwise. Everything else says the same on the same driver in Node; `npm test -- --full` runs it here too.
+ * Tests that need a browser (the worker, Chromium's limits, the order of its messages), and one file per family of kernels that Chromium
+ * compiles differently. All other tests behave the same in Node on the same driver. `npm test -- --full` runs them in Chromium too.
  */
 const IN_BROWSER = inGpuFolder([
   ...['device', 'passTimer', 'remoteRollout', 'client', 'rollout', 'javascript', 'firstTokens', 'learnerWorker'],
@@ -18,8 +18,8 @@ const IN_BROWSER = inGpuFolder([
 ]);
 
 /**
- * Unit tests in a module graph of their own: those that list what is registered or register losses, mock a module, or watch processes, workers, signals,
- * the heap or the clock. All others share one, so that the source is loaded once, not once a file.
+ * Unit tests that need their own module graph: they list or register losses, mock a module, or watch processes, workers, signals, the heap
+ * or the clock. All other files share one graph, so that the source is loaded only once.
  */
 const ISOLATED = [
   ...[
@@ -42,7 +42,7 @@ const ISOLATED = [
 
 const isFull = process.env['FULL_TESTS'] === '1';
 
-/** One process and one device for all files (test/gpu/sharedDevice.ts): a kernel is compiled once, not once a file. */
+/** One process and one device for all files (test/gpu/sharedDevice.ts), so that a kernel is compiled once, not once per file. */
 const GPU_TESTS = {
   ...{ testTimeout: 60_000, fileParallelism: false, isolate: false, restoreMocks: true },
   env: { FULL_TESTS: isFull ? '1' : '' },
@@ -50,10 +50,10 @@ const GPU_TESTS = {
 
 const UNIT_TESTS = { environment: 'node', testTimeout: 30_000 } as const;
 
-/** Set by the set-up; without it Playwright looks for a browser of its own. */
+/** Set by the set-up. Otherwise Playwright looks for its own browser. */
 const chromium = process.env['CHROME_PATH'];
 
-/** Examples import what a user would; here that is the source. */
+/** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
   find: new RegExp(`^${name}$`),
   replacement: fileURLToPath(new URL(file, import.meta.url)),
@@ -70,14 +70,14 @@ export default defineConfig({
       },
       {
         extends: true,
-        // Many of them wait for processes and servers, so more of them run at a time than there are cores.
+        // Many of these tests wait for processes and servers, so more tests than cores run at the same time.
         test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 4, sequence: { groupOrder: 1 } },
       },
       {
         extends: true,
         test: {
           ...GPU_TESTS,
-          // A software adapter compiles a kernel on one core: two processes, each with a device, use both.
+          // A software adapter compiles a kernel on one core. Two processes, each with a device, use both.
           ...{ fileParallelism: true, maxWorkers: 2 },
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
@@ -92,7 +92,7 @@ export default defineConfig({
           ...GPU_TESTS,
           name: 'browser',
           include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
-          // They need files or packages that only Node loads, or take long and would say the same in a browser.
+          // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
           setupFiles: ['test/gpu/setup.shared.ts'],
           browser: {

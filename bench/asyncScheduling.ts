@@ -1,6 +1,6 @@
 /**
- * The default recipe with passes started before the last one was read, without, and as the engine chooses: the same steps
- * in turn in one process. All draw the same tokens, so only times differ.
+ * Compares rollout.asyncScheduling on, off and auto on the default recipe: on starts a pass before the last one was read. The same steps
+ * run in turn in one process and sample the same tokens, so only times differ.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -19,7 +19,7 @@ export async function benchAsyncScheduling(gpu: Gpu, inputs: StepInputs, rounds:
   const trainers = new Map<AsyncScheduling, GrpoTrainer>();
   for (const asyncScheduling of KINDS)
     trainers.set(asyncScheduling, await recipeTrainer(gpu, inputs, { asyncScheduling }));
-  for (const trainer of trainers.values()) await trainer.step(); // compiles, and grows what grows
+  for (const trainer of trainers.values()) await trainer.step(); // compiles kernels and grows buffers
   const runs = Object.fromEntries(KINDS.map((kind) => [kind, [] as { genS: number; idleShare?: number }[]]));
   for (let round = 0; round < rounds; round++)
     for (const kind of round % 2 ? [...KINDS].reverse() : KINDS) {

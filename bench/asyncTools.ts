@@ -1,7 +1,7 @@
 /**
- * Samples that search between their turns, with tools awaited sample by sample (as the agent loop does) and with the
- * barrier of a synchronous trainer: all samples generate, then all tools are awaited, then the next turn. Same engine,
- * same tokens, same latencies. Latencies are log-uniform from 0.2 to 3 s (mean 1.0 s): most searches are quick, some are not.
+ * Compares two ways to await tools, for samples that search between their turns. The agent loop awaits tools sample by sample. A
+ * synchronous trainer has a barrier: all samples generate, then all tools are awaited, then the next turn starts. Both use the same engine,
+ * tokens and latencies. Latencies are log-uniform from 0.2 to 3 s (mean 1.0 s), so most searches are quick.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -17,17 +17,17 @@ import type { Report } from './report.ts';
 
 const [MIN_MS, MAX_MS] = [200, 3000];
 const TURNS = 5;
-/** A step of the default recipe: 16 problems x 8 samples. */
+/** Samples of a step of the default recipe: 16 problems x 8 samples. */
 const STEP_SAMPLES = 128;
 const TURN_TOKENS = 12;
 
-/** Both ways in turn, so that a busy machine disturbs both; the faster of each counts. */
+/** Both ways run in turn, so that a busy machine disturbs both. The faster round of each counts. */
 const ROUNDS = 2;
 
 interface Measured {
   ms: number;
   lost: number;
-  /** Share of the time. */
+  /** Share of the time in which the device computes. */
   busy?: number;
 }
 
@@ -38,7 +38,7 @@ export async function benchAsyncTools(
 ): Promise<NonNullable<Report['asyncTools']>> {
   const samples = quick ? 8 : STEP_SAMPLES;
   const bench = new AsyncToolsBench(gpu, samples, tokenizer);
-  await bench.run('bench_async', 0); // compiles
+  await bench.run('bench_async', 0); // compiles kernels
   const rounds: { barrier: Measured; asynchronous: Measured }[] = [];
   for (let round = 0; round < (quick ? 1 : ROUNDS); round++)
     rounds.push({ barrier: await bench.measure('bench_barrier'), asynchronous: await bench.measure('bench_async') });
@@ -77,7 +77,7 @@ class AsyncToolsBench {
     return { ...result, ...(busy !== undefined && { busy: (1000 * busy) / result.ms }) };
   }
 
-  /** All samples once, from a cold cache; `scale` shortens the searches. */
+  /** Runs all samples once, from an empty cache. `scale` shortens the searches. */
   async run(agentLoop: string, scale: number): Promise<{ ms: number; lost: number }> {
     await this.#engine.resetCache();
     const wait = barrier(this.#samples);
@@ -123,7 +123,7 @@ class AsyncToolsBench {
 
 const best = (runs: Measured[]): Measured => runs.reduce((a, b) => (b.ms < a.ms ? b : a));
 
-/** Every turn has the same number of tokens and ends with a search, whatever random weights say. */
+/** Every turn has the same number of tokens and ends with a search, whatever the random weights sample. */
 const turns =
   (wait: () => Promise<void>): AgentLoop =>
   async (sample) => {
@@ -137,12 +137,12 @@ const turns =
     }
   };
 
-/** Milliseconds of a sample's search `call`: the same in both modes. */
+/** Returns the milliseconds of a sample's search `call`, the same in both modes. */
 function latency(sample: number, call: number): number {
   return MIN_MS * (MAX_MS / MIN_MS) ** keyedRng('async-tools', sample, call).uniform();
 }
 
-/** Milliseconds of search alone that either way waits for: the slowest of every turn, or of the slowest sample. */
+/** Returns the milliseconds that each way waits for searches alone: the slowest search of every turn, or the slowest sample. */
 function searchMs(samples: number): { barrierSearchMs: number; asyncSearchMs: number } {
   const calls = Array.from({ length: samples }, (_, s) => Array.from({ length: TURNS - 1 }, (_, c) => latency(s, c)));
   const slowest = calls[0].map((_, c) => Math.max(...calls.map((ofSample) => ofSample[c])));
@@ -150,7 +150,7 @@ function searchMs(samples: number): { barrierSearchMs: number; asyncSearchMs: nu
   return { barrierSearchMs: sum(slowest), asyncSearchMs: Math.max(...calls.map(sum)) };
 }
 
-/** Resolves once `count` callers wait; then it starts again. */
+/** Returns a function that resolves once `count` callers wait, and then starts again. */
 function barrier(count: number): () => Promise<void> {
   let waiting: (() => void)[] = [];
   return () =>

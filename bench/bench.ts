@@ -8,17 +8,17 @@ import type { Effort } from './timing.ts';
 
 /** The differences between Node and a page. */
 export interface Host {
-  /** A line of progress. */
+  /** Prints a line of progress. */
   say(line: string): void;
-  /** Runs a peer in a process of its own. Rejects when it fails or takes too long. */
+  /** Runs a peer in a separate process. Rejects if it fails or takes too long. */
   askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
-  /** Absent if there are no files to write. */
+  /** Undefined if the host cannot write files. */
   profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
   loadStep(quick: boolean): Promise<StepInputs>;
   conditions: Omit<Report['conditions'], 'date' | 'quick' | 'tiles'>;
 }
 
-/** What each part of the benchmark is given. */
+/** Arguments of each part of the benchmark. */
 export interface Bench {
   gpu: Gpu;
   host: Host;

@@ -1,8 +1,8 @@
-/** How long the device computes: every compute pass is bracketed by timestamps while a function runs. */
+/** Measures how long the device computes: every compute pass gets timestamps while a function runs. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 
-const MAX_PASSES = 2048; // of the 4096 timestamps a query set may have
+const MAX_PASSES = 2048; // a query set can have at most 4096 timestamps
 
 /** Seconds in compute passes during `work`; undefined if the adapter has no timestamps or there were too many passes. */
 export async function busySeconds(gpu: Gpu, work: () => Promise<void>): Promise<number | undefined> {
@@ -33,7 +33,7 @@ export async function busySeconds(gpu: Gpu, work: () => Promise<void>): Promise<
   return passes > MAX_PASSES ? undefined : times.reduce((sum, t, i) => sum + (i % 2 ? t : -t), 0) / 1e9;
 }
 
-/** Nanoseconds since the first one. */
+/** Returns nanoseconds since the first timestamp. */
 async function readTimestamps(device: GPUDevice, querySet: GPUQuerySet, count: number): Promise<number[]> {
   if (count === 0) return [];
   const size = count * 8;

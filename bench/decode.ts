@@ -1,4 +1,4 @@
-/** Generation through the rollout engine itself: scheduler, sampling and read-backs are part of what is measured. */
+/** Benchmarks generation through the rollout engine, including scheduler, sampling and read-backs. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { LlamaModel } from '../src/model/llama.ts';
@@ -13,7 +13,7 @@ import { bestSeconds } from './timing.ts';
 
 const PROMPT = 8;
 
-/** `newTokens` tokens for each of `sequences` sequences on one short prompt. */
+/** Generates `newTokens` tokens for each of `sequences` sequences on one short prompt. */
 export async function benchDecode(gpu: Gpu, sequences: number, newTokens: number, rounds: number): Promise<Rate> {
   const seconds = await bestSeconds(decoder(gpu, sequences, newTokens), rounds);
   return rate(sequences * newTokens, seconds);
@@ -28,7 +28,7 @@ function decoder(gpu: Gpu, sequences: number, newTokens: number): () => Promise<
 
 const PROFILED = { sequences: 64, newTokens: 8 };
 
-/** Context tokens a second: 16 prompts of 64 tokens, one token drawn from each. */
+/** Measures context tokens per second: 16 prompts of 64 tokens, with one sampled token each. */
 export async function benchPrefill(gpu: Gpu, rounds: number): Promise<Rate> {
   const [prompts, length] = [16, 64];
   const engine = rollout(gpu, randomModel(gpu, HEADLINE), prompts, 8, prompts, length);
@@ -56,7 +56,7 @@ export async function benchAllDecode({
   return results;
 }
 
-/** An engine of `slots` slots of `capacity` tokens behind prompts. */
+/** Creates an engine of `slots` slots of `capacity` tokens behind prompts. */
 export function rollout(
   gpu: Gpu,
   model: LlamaModel,
@@ -79,7 +79,7 @@ export async function generateAll(engine: WgslRolloutEngine, requests: GenerateR
   for (const { requestId } of requests) engine.release(requestId);
 }
 
-/** By 2 x parameters x tokens. */
+/** Returns the rate, and the share of the peak by 2 x parameters x tokens. */
 export function rate(tokens: number, seconds: number, config = HEADLINE): Rate {
   return { tokensPerSecond: tokens / seconds, gflops: (2 * parameterCount(config) * tokens) / seconds / 1e9 };
 }

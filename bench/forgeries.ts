@@ -1,4 +1,6 @@
-/** Samples as a worker would forge them: one thing changed, and all that follows from it made right where the forger can. */
+/**
+ * Creates samples as a dishonest worker would: one thing is changed, and everything that follows from it is adjusted where the worker can.
+ */
 
 import type { Sample } from '../src/grpo/update/batch.ts';
 import type { RejectionReason, SampleClaim } from '../src/extensions/rooms/index.ts';
@@ -12,13 +14,13 @@ export interface ClaimedSample {
 }
 
 interface Forgery {
-  /** What it has to be rejected for. */
+  /** Allowed reasons for the rejection. */
   reasons: readonly RejectionReason[];
-  /** Undefined if the sample has nothing to forge so. @param group honest samples of the same problem */
+  /** Returns undefined if the sample has nothing to forge in this way. @param group honest samples of the same problem */
   forge(honest: ClaimedSample, rng: Rng, group: readonly ClaimedSample[]): ClaimedSample | undefined;
 }
 
-/** A copy whose arrays are its own, changed by `change`, which returns false if there is nothing to change. */
+/** Returns a copy with its own arrays, changed by `change`. Undefined if `change` returns false, because there is nothing to change. */
 function changed(
   { sample, claim }: ClaimedSample,
   change: (trajectory: Trajectory, sample: Sample) => unknown,
@@ -27,7 +29,7 @@ function changed(
   return change(copy.trajectory, copy) === false ? undefined : { sample: copy, claim };
 }
 
-/** Places of tokens that are drawn, or not. */
+/** Returns the positions of tokens that are sampled, or not sampled. */
 const places = ({ mask }: Trajectory, drawn: 0 | 1) => [...mask.keys()].filter((t) => mask[t] === drawn);
 const VOCAB = 512;
 const otherToken = (id: number, rng: Rng) => (id + 1 + rng.int(0, VOCAB - 2)) % VOCAB;
@@ -37,10 +39,10 @@ function cut(trajectory: Trajectory, length: number): void {
   Object.assign(trajectory, concatTokens([trajectory], RESPONSE_FIELDS, { end: length }));
 }
 
-/** By name. */
+/** Forgeries by name. */
 export const FORGERIES: Record<string, Forgery> = {
   'one token replaced by any other': {
-    // What follows may not parse as it did: then the loop differs first.
+    // The text that follows can parse differently; then the replayed loop differs first.
     reasons: ['forged token', 'wrong weights', 'forged mask', 'forged ending', 'forged messages', 'forged reward'],
     forge: (honest, rng) =>
       changed(honest, (trajectory) => {
@@ -155,9 +157,9 @@ export const FORGERIES: Record<string, Forgery> = {
 };
 
 /**
- * A rollout engine that replaces one token of each sample and continues honestly after it, by the right keys and with the right
- * log-probs. redrawn = drawn from the same distribution by another key; neighbour = the next token before or after it in the order of
- * the cumulative distribution.
+ * A rollout engine that replaces one token of each sample and continues honestly after it, with the right keys and log-probs. redrawn =
+ * sampled from the same distribution with another key; neighbour = the next token before or after it in the order of the cumulative
+ * distribution.
  */
 export class ForgingEngine implements TurnEngine {
   readonly #inner: TurnEngine;
@@ -185,7 +187,7 @@ export class ForgingEngine implements TurnEngine {
     return this.#inner.generate({ ...request, drawn });
   }
 
-  /** The first t tokens of a turn and another one at t, with its log-prob. */
+  /** Returns the first t tokens of a turn and another one at t, with its log-prob. */
   async #otherToken(request: GenerateRequest, honest: Generation, t: number, rng: Rng): Promise<Generation> {
     const { logMass: _, ...all } = honest;
     const drawn = {
@@ -205,12 +207,12 @@ export class ForgingEngine implements TurnEngine {
     for (let attempt = 1; ; attempt++) {
       const other = await next({ key: [request.key[0] ^ attempt, request.key[1]] });
       if (other.tokenIds[t] !== honest.tokenIds[t]) return other;
-      // Where the model is sure, a likelier draw than the same again is a token at the rim.
+      // Eight keys sampled the same token, so the model is certain: forbid that token.
       if (attempt === 8) return next({ key: [1, attempt] }, [[honest.tokenIds[t], -1e4]]);
     }
   }
 
-  /** Generates under an id of its own, which is released. */
+  /** Generates under a separate request id, and releases it. */
   async #once(request: GenerateRequest): Promise<Generation> {
     const requestId = `${request.requestId}/${this.#asked++}`;
     try {

@@ -1,4 +1,4 @@
-/** Where whole runs are kept. */
+/** Stores the reports of complete runs. */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileName, type Report } from './report.ts';

@@ -1,4 +1,4 @@
-/** The two operations that should take nearly all the time: matrix products and attention. */
+/** Benchmarks the two operations that should take nearly all the time: matrix products and attention. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { attention, attentionBwd } from '../src/gpu/ops/attention.ts';
@@ -10,7 +10,7 @@ import { type Effort, secondsOf } from './timing.ts';
 
 type Shape = Pick<MatmulResult, 'op' | 'm' | 'n' | 'k'>;
 
-/** Of the headline model: decode steps, the products of a training step, and squares. */
+/** Returns shapes of the headline model (decode steps, products of a training step) and square products. */
 export function matmulShapes(gpu: Gpu, quick: boolean): Shape[] {
   const { hiddenSize: C, intermediateSize: F, vocabSize: V } = HEADLINE;
   const rows = quick ? 256 : 1024;
@@ -50,7 +50,7 @@ export async function benchMatmul(gpu: Gpu, shape: Shape, effort: Effort): Promi
   return { ...shape, gflops: (2 * M * N * K) / seconds / 1e9 };
 }
 
-/** Batches by name: plain sequences, and a group that shares its prompt. */
+/** Returns batches by name: plain sequences, and a group that shares its prompt. */
 export function attentionBatches(quick: boolean): [string, PackedBatch][] {
   const { vocabSize: V } = HEADLINE;
   const group = (prompt: number, n: number, length: number) =>
@@ -89,7 +89,7 @@ export async function benchAttention(
   return { shape, forwardMs: forward * 1000, backwardMs: backward * 1000 };
 }
 
-/** Values in [-1, 1) that repeat every few thousand elements; zeros would be too easy for some adapters. */
+/** Returns values in [-1, 1) that repeat every few thousand elements. Zeros would be too fast on some adapters. */
 export function noise(n: number): Float32Array {
   return Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 4093) / 2046.5 - 1);
 }

@@ -1,4 +1,4 @@
-/** A model of the size people train on a laptop: 12 layers, hidden 768, vocabulary 32k. */
+/** Benchmarks a model of the size that people train on a laptop: 12 layers, hidden 768, vocabulary 32k. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { ModelConfig } from '../src/model/config.ts';
@@ -22,7 +22,7 @@ const LARGE: ModelConfig = {
 };
 const [PROMPT, NEW_TOKENS, SEQUENCES, LENGTH] = [32, 8, 4, 64];
 
-/** One model for all: its weights, gradients and moments take 16 bytes a parameter. Throws OutOfMemoryError. */
+/** Uses one model for all measurements, because its weights, gradients and moments take 16 bytes per parameter. Throws OutOfMemoryError. */
 export async function benchLarge(gpu: Gpu): Promise<NonNullable<Report['large']>> {
   const model = randomModel(gpu, LARGE);
   const engine = rollout(gpu, model, SEQUENCES, NEW_TOKENS, 1, PROMPT);

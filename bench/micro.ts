@@ -1,6 +1,6 @@
 /**
- * The cost of single operations: a loop with 48 of them against one with 16, in one subgroup on one core, so that what is between
- * is not counted. On request: docs/lab/log.md rests the shapes of tiles on it.
+ * Measures the cost of single operations: a loop with 48 of them minus one with 16, in one subgroup on one core, which cancels everything
+ * else. Only on request. docs/lab/log.md bases the shapes of tiles on it.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -10,11 +10,11 @@ import { type Effort, secondsOf } from './timing.ts';
 
 const [FEW, MANY] = [16, 48];
 const ROUNDS = 4096;
-/** Of both in turn; the best of each counts. */
+/** Both loops run in turn; the best of each counts. */
 const TURNS = 6;
 
 interface Operation {
-  /** The WGSL of the j-th one in a round; r0 to r3 are sums, `at` changes from round to round. */
+  /** Returns the WGSL of the j-th operation in a round. r0 to r3 are sums, and `at` changes from round to round. */
   line: (j: number) => string;
   needs?: 'subgroups';
 }
@@ -31,7 +31,7 @@ const OPERATIONS: Record<string, Operation> = {
   'exp, and a multiplication': { line: (j) => `r${j & 3} = exp(r${j & 3} * a);` },
 };
 
-/** Nanoseconds of one for a whole subgroup (four threads where there are none). */
+/** Returns the nanoseconds of one operation for a complete subgroup (four threads without subgroups). */
 export async function benchMicro(gpu: Gpu, effort: Effort): Promise<NonNullable<Report['micro']>> {
   const y = gpu.buffer(
     'bench.micro',
@@ -51,7 +51,7 @@ export async function benchMicro(gpu: Gpu, effort: Effort): Promise<NonNullable<
       best.few = Math.min(best.few, await seconds(line, FEW));
       best.many = Math.min(best.many, await seconds(line, MANY));
     }
-    // Nothing where the neighbours' noise was more than what is measured.
+    // No result if the noise of other programs was larger than the cost.
     if (best.many > best.few) costs[name] = ((best.many - best.few) / (MANY - FEW) / ROUNDS) * 1e9;
   }
   const few = await seconds(() => '', 0, 64, 0);
@@ -74,7 +74,7 @@ fn main(@builtin(local_invocation_index) tid: u32) {
   shared_[tid] = a;
   var at = tid & 1u;
   var r0 = y[tid]; var r1 = r0 + 1.0; var r2 = r0 + 2.0; var r3 = r0 + 3.0;
-  let limit = params.rounds; // a let, or Dawn counts the loop's turns too
+  let limit = params.rounds; // a variable, because otherwise Dawn adds its own counter to the loop
   for (var i = 0u; i < limit; i++) {
     ${Array.from({ length: count }, (_, j) => line(j)).join('\n    ')}
     at = (at + 1u) & 63u;

@@ -29,17 +29,17 @@ export const HEADLINE: ModelConfig = {
 
 export const ADAMW = { lr: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
 
-/** Sequences x length of the headline training batch. */
+/** Returns sequences x length of the headline training batch. */
 export const trainShape = (quick: boolean): [number, number] => (quick ? [4, 32] : [16, 64]);
 
-/** A model with random weights. */
+/** Creates a model with random weights. */
 export function randomModel(gpu: Gpu, config: ModelConfig, maxPositions = config.maxPositionEmbeddings): LlamaModel {
   const model = createModel(gpu, config, maxPositions);
   model.weights.importTensors(initWeights(config, 1));
   return model;
 }
 
-/** Always the same token ids, from a linear congruential generator. */
+/** Returns token ids that are always the same, from a linear congruential generator. */
 export function tokenIds(count: number, vocabulary: number, seed = 1): Uint32Array {
   let state = seed >>> 0;
   return Uint32Array.from({ length: count }, () => {
@@ -48,7 +48,7 @@ export function tokenIds(count: number, vocabulary: number, seed = 1): Uint32Arr
   });
 }
 
-/** Plain sequences of `length` rows, every token after the first predicted. */
+/** Returns plain sequences of `length` rows; every token after the first is predicted. */
 export function plainBatch(sequences: number, length: number, vocabulary: number): PackedBatch {
   const groups = Array.from({ length: sequences }, (_, s): SequenceGroup => {
     const ids = tokenIds(length + 1, vocabulary, s + 1);
@@ -57,7 +57,7 @@ export function plainBatch(sequences: number, length: number, vocabulary: number
   return packOne(groups);
 }
 
-/** One micro-batch, however large. */
+/** Packs groups into one micro-batch of any size. */
 export function packOne(groups: SequenceGroup[]): PackedBatch {
   const rows = groups.reduce(
     (sum, g) => g.samples.reduce((s, { tokens }) => s + tokens.length, sum + g.prompt.length),
@@ -68,7 +68,7 @@ export function packOne(groups: SequenceGroup[]): PackedBatch {
 
 export const sampleOf = (tokens: Uint32Array) => ({ tokens, mask: new Uint8Array(tokens.length).fill(1) });
 
-/** Mean negative log-likelihood. */
+/** Returns the loss "mean negative log-likelihood". */
 export function meanNll({ targets }: PackedBatch): TrainLoss {
   return { kind: 'nll', weights: new Float32Array(targets.length).fill(1 / targets.length) };
 }

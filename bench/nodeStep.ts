@@ -1,4 +1,4 @@
-/** The default recipe from the files of a checkout. */
+/** Reads the default recipe from the files of a checkout. */
 
 import { readFileSync } from 'node:fs';
 import { type LoadedModel, loadModelFiles } from '../src/cli/run/checkpoints.ts';
@@ -17,7 +17,7 @@ export async function loadStep(quick: boolean): Promise<StepInputs> {
   return { config, task: await openTask(config.task), ...(await modelOf(config.model.path)) };
 }
 
-/** The recipe's checkpoint, or random weights of its shape, which never stop before the limit. */
+/** Returns the recipe's checkpoint, or random weights of its shape, which never stop before the limit. */
 async function modelOf(path: string): Promise<{ loaded: LoadedModel; weights: 'checkpoint' | 'random' }> {
   try {
     return { loaded: await loadModelFiles(path), weights: 'checkpoint' };

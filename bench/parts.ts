@@ -1,4 +1,4 @@
-/** The benchmark itself, the same in Node and in a page. */
+/** The parts of the benchmark, identical in Node and in a page. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { describe, InputError } from '../src/errors.ts';
@@ -24,7 +24,7 @@ import { benchTiles } from './tiles.ts';
 import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
 import { benchStream } from './stream.ts';
 
-/** Parts by name, in the order they run. Each fills in its share of the report. */
+/** Parts by name, in the order they run. Each adds its figures to the report. */
 const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async peak({ gpu, report, effort, rounds }) {
     Object.assign((report.peak ??= { gflops: 0 }), {
@@ -102,7 +102,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   },
 };
 
-/** Only when named: not about how fast a run is, but about why it is built so. */
+/** Parts that run only if named. They explain why code is built as it is, not how fast a run is. */
 const ON_REQUEST = [
   'micro',
   'tiles',
@@ -116,7 +116,7 @@ const ON_REQUEST = [
   'large',
 ];
 
-/** All parts, or those named with commas between. Throws InputError. */
+/** Returns all parts, or those named, separated by commas. Throws InputError. */
 export function partNames(only: string | undefined): string[] {
   const all = Object.keys(PARTS);
   if (only === undefined) return all.filter((name) => !ON_REQUEST.includes(name));
@@ -126,10 +126,10 @@ export function partNames(only: string | undefined): string[] {
   throw new InputError(`--only has "${unknown}"; allowed: ${all.join(', ')}.`);
 }
 
-/** Runs the parts. One that fails (no checkpoint, say) leaves its figures out, says so, and is named in `failed`. */
+/** Runs the parts. If one fails, for example without a checkpoint, its figures are missing and `failed` names it. */
 export async function measure(gpu: Gpu, host: Host, names: string[], quick: boolean) {
   const { vendor, architecture, description, isSoftware } = gpu.adapter;
-  // Where no table was measured a run would take a kept one; here the tiles are timed each time.
+  // A run would use a stored table of tiles; the benchmark times them each time.
   const tiles = await applyTuning(gpu, 'auto').catch((error: unknown) => {
     host.say(`timing the tiles failed: ${describe(error)}`);
     return undefined;
@@ -145,7 +145,7 @@ export async function measure(gpu: Gpu, host: Host, names: string[], quick: bool
     host.say(`${name} (${i + 1} of ${names.length})`);
     const started = performance.now();
     try {
-      // The peak before every part: the best of all is what the adapter can do.
+      // Measures the peak before every part: the best of all is what the adapter can do.
       const gflops = await peakGflops(gpu, effort);
       report.peak = { ...report.peak, gflops: Math.max(gflops, report.peak?.gflops ?? 0) };
       await PARTS[name](bench);

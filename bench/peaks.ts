@@ -1,4 +1,4 @@
-/** The most that the adapter can do: arithmetic, copies, dispatches, read-backs. */
+/** Measures the limits of the adapter: arithmetic, copies, dispatches, read-backs. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { defineKernel } from '../src/gpu/kernel.ts';
@@ -11,10 +11,10 @@ const OPS_PER_ROUND = 2 * 16 * 12;
 const halves = `enable f16;\n${code.replace('alias Real = f32;', 'alias Real = f16;')}`;
 const peakKernelF16 = defineKernel({ ...peakKernel, name: 'bench_peak_f16', code: halves });
 
-/** GFLOP/s of multiply-adds on registers. */
+/** Returns GFLOP/s of multiply-adds on registers. */
 export const peakGflops = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernel);
 
-/** The same of 16-bit floats; the device must have shader-f16. */
+/** Returns GFLOP/s with 16-bit floats; the device must support shader-f16. */
 export const peakGflopsF16 = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernelF16);
 
 async function peakOf(gpu: Gpu, effort: Effort, kernel: typeof peakKernel): Promise<number> {
@@ -27,7 +27,7 @@ async function peakOf(gpu: Gpu, effort: Effort, kernel: typeof peakKernel): Prom
   return (groups * 64 * rounds * OPS_PER_ROUND) / seconds / 1e9;
 }
 
-/** GB/s read plus written by a large copy. */
+/** Returns GB/s read plus written by a large copy. */
 export async function copyGbPerS(gpu: Gpu, effort: Effort): Promise<number> {
   const bytes = gpu.adapter.isSoftware ? 64 << 20 : 512 << 20;
   const [from, to] = [gpu.buffer('bench.from', bytes), gpu.buffer('bench.to', bytes)];
@@ -37,7 +37,7 @@ export async function copyGbPerS(gpu: Gpu, effort: Effort): Promise<number> {
   return (2 * bytes) / seconds / 1e9;
 }
 
-/** Microseconds to run and to encode one dispatch that does nothing, among a thousand of a pass. */
+/** Returns microseconds to run and to encode one empty dispatch, among a thousand in a pass. */
 export async function dispatchCost(gpu: Gpu, rounds: number): Promise<{ dispatchUs: number; encodeUs: number }> {
   const y = gpu.buffer('bench.empty', (2 + 64) * 4);
   const count = 1000;
@@ -54,7 +54,7 @@ export async function dispatchCost(gpu: Gpu, rounds: number): Promise<{ dispatch
   return best;
 }
 
-/** Milliseconds from asking for four bytes to having them, nothing else pending: the median of many. */
+/** Returns milliseconds from a request for four bytes to their arrival, with nothing else pending: the median of many. */
 export async function mapMs(gpu: Gpu): Promise<number> {
   const times: number[] = [];
   for (let i = 0; i < 31; i++) {

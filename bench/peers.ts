@@ -1,4 +1,4 @@
-/** Other libraries on the same model and batch: asks for each, checks what it computed, and compares its speed with ours. */
+/** Compares other libraries on the same model and batch: runs each, checks its results, and compares its speed with ours. */
 
 import { describe } from '../src/errors.ts';
 import type { Gpu } from '../src/gpu/device.ts';
@@ -11,18 +11,18 @@ import { adapterId, decodeCounts } from './peers/run.ts';
 import { DECODE_PEERS, type DecodedSequences, TRAIN_PEERS } from './peers/types.ts';
 import { headlineTrainer } from './train.ts';
 
-/** Log-probs further from ours than this: not a peer. */
+/** Largest difference of log-probs; a library that differs by more is not compared. */
 const AGREE = 1e-3;
-/** Sequences of a decode peer that are checked. */
+/** Number of sequences of a decode peer that are checked. */
 const CHECKED = 32;
 
-/** Fails after all peers have had their turn, when one of them failed. */
+/** Runs all peers, and then fails if one of them failed. */
 export async function benchPeers(bench: Bench): Promise<void> {
   const failed = [...(await trainPeers(bench)), ...(await decodePeers(bench))];
   if (failed.length > 0) throw new Error(`no ratio to ${failed.join(', ')}`);
 }
 
-// Ours stands on both sides of the peers' turns, so that a machine that got slower or faster is not in the ratio.
+// Ours runs before and after the peers, so that a change of the machine's speed does not distort the ratio.
 
 async function trainPeers({ gpu, host, report, quick, rounds }: Bench): Promise<string[]> {
   const ours = await headlineTrainer(gpu, quick);
@@ -70,7 +70,7 @@ async function decodePeers({ gpu, host, report, quick, rounds }: Bench): Promise
   return failed;
 }
 
-/** Names of the peers that failed; what they said is told at once. */
+/** Returns the names of the peers that failed. Their messages are printed immediately. */
 async function eachPeer<N extends string>(
   host: Bench['host'],
   names: readonly N[],
@@ -94,7 +94,7 @@ function checkAdapter(name: string, { adapter }: { adapter?: string }, gpu: Gpu)
     throw new Error(`${name} ran on ${adapter}, ours on ${adapterId(gpu)}; a ratio between them would say nothing`);
 }
 
-/** The log-prob that a peer gave to each token it chose, against what our training pass gives to it. */
+/** Compares the log-prob that a peer gave to each token it chose with the log-prob in our training pass. */
 async function checkDecoded(gpu: Gpu, name: string, { tokens, logProbs }: DecodedSequences): Promise<void> {
   const checked = tokens.slice(0, CHECKED);
   const prompts = peerPrompts(checked.length);

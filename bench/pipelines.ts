@@ -1,6 +1,6 @@
 /**
- * The three pipelines on one device: the same number of trained samples, each of which searches four times between its turns (0.2 to 3 s,
- * log-uniform, by problem and sample, so that every pipeline waits for the same searches). Tools are asynchronous in all three.
+ * Compares the three pipelines on one device with the same number of trained samples. Each sample searches four times between its turns
+ * (0.2 to 3 s, log-uniform, by problem and sample, so that every pipeline waits for the same searches). All three use asynchronous tools.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -26,7 +26,7 @@ import searches from './searches/loop.js';
 import type { StepInputs } from './step.ts';
 
 const [MIN_MS, MAX_MS] = [200, 3000];
-/** Of fully-async: so much of two batches more is generated between two syncs. */
+/** Settings of fully-async: between two syncs, up to half of two batches more is generated ahead. */
 const ASYNC = { stalenessThreshold: 0.5, triggerParameterSyncStep: 2, partialRollout: true, onStale: 'drop' } as const;
 
 type Pipelines = NonNullable<Report['pipelines']>;
@@ -39,7 +39,7 @@ export async function benchPipelines(gpu: Gpu, inputs: StepInputs, quick: boolea
     oneStepOff: 'one-step-off',
     fullyAsync: 'fully-async',
   };
-  await run(gpu, inputs, 'on-policy', { steps: 1, scale: 0 }); // compiles
+  await run(gpu, inputs, 'on-policy', { steps: 1, scale: 0 }); // compiles kernels
   const measured: Partial<Record<keyof typeof asked, Measured>> = {};
   for (const [name, pipeline] of Object.entries(asked))
     measured[name as keyof typeof asked] = await run(gpu, inputs, pipeline, { steps, scale: 1 });
@@ -47,7 +47,7 @@ export async function benchPipelines(gpu: Gpu, inputs: StepInputs, quick: boolea
   return { samples: steps * data.trainBatchSize * rollout.n, ...(measured as Record<keyof typeof asked, Measured>) };
 }
 
-/** @param size scale = of the searches */
+/** @param size scale = factor of the searches' time */
 async function run(
   gpu: Gpu,
   { config: recipe, loaded }: StepInputs,
@@ -97,11 +97,11 @@ const searching = (scale: number): Task => ({
       },
     }),
   ],
-  // Groups with a signal, so that training has its work.
+  // Groups have a signal, so that training has work to do.
   reward: ({ response, problem }) => ({ score: keyedRng(problem.id, response).uniform() < 0.5 ? 1 : 0, acc: 0 }),
 });
 
-/** Records of samples of 128 tokens, put and taken group by group. */
+/** Measures records of samples of 128 tokens, put and taken group by group. */
 export async function benchQueue(quick: boolean): Promise<NonNullable<Report['queue']>> {
   const [groups, n, length] = [quick ? 200 : 2000, 8, 128];
   const queue = new ExperienceQueue();

@@ -1,4 +1,4 @@
-/** What the simulation says of the runs of bench/simulation.ts, from the profile of one of them. */
+/** Predicts the runs of bench/simulation.ts with the simulation, from the profile of one of them. */
 
 import { readFileSync } from 'node:fs';
 import { parseTrainConfig } from '../src/grpo/config/text.ts';
@@ -13,7 +13,7 @@ import {
 export const CONFIG = 'configs/gsm8k-tool.yaml';
 export const [TASK, LOOP] = ['bench/searches/task.js', 'bench/searches/loop.js'];
 
-/** 8 problems a step, 4 samples each, of which a device draws 8 at once; a worker of a room then takes 3 problems at once. */
+/** 8 problems per step with 4 samples each, of which a device decodes 8 at a time. A worker of a room then takes 3 problems at a time. */
 export const SETTINGS = [
   ...[`task.module=${TASK}`, 'rollout.agent.defaultAgentLoop=searches'],
   ...['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4', 'rollout.n=4', 'rollout.maxNumSeqs=8'],
@@ -23,18 +23,18 @@ export const SETTINGS = [
 export interface Row {
   name: string;
   pipeline: 'on-policy' | 'one-step-off' | 'fully-async';
-  /** Of a room; 0 = one device does both. */
+  /** Number of workers of a room; 0 = one device does everything. */
   workers: number;
   verifies: boolean;
 }
 
-/** Means of the steps but the first. */
+/** Means over all steps except the first. */
 export interface Means {
   stepSeconds: number;
   idleShare: SimulatedStep['idleShare'];
 }
 
-/** What every run has: its length, and settings that replace those above. */
+/** Options of every run: its length, and settings that replace those above. */
 export interface Asked {
   steps: number;
   overrides: string[];

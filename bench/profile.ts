@@ -1,11 +1,11 @@
-/** Which kernels a step spends its time in: its dispatches are noted, then each kind is run again by itself. */
+/** Measures which kernels a step spends its time in: records its dispatches, then runs each kind again alone. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { type Effort, secondsOf } from './timing.ts';
 
 type Dispatch = Gpu['dispatch'];
 
-/** By kernel name, summed over one `step`. Replayed outputs are overwritten or summed up further: times stay right. */
+/** Returns times by kernel name, summed over one `step`. Replays overwrite or add to outputs, which does not affect times. */
 export async function kernelTimes(
   gpu: Gpu,
   step: () => Promise<void>,
@@ -28,7 +28,7 @@ export async function kernelTimes(
   return times;
 }
 
-/** Share of the time in kernels other than matrix products and attention. */
+/** Returns the share of the time in kernels other than matrix products and attention. */
 export function outsideProducts(times: Record<string, { ms: number }>): number {
   let [all, outside] = [0, 0];
   for (const [name, { ms }] of Object.entries(times)) {

@@ -1,4 +1,4 @@
-/** The cost of recording the profile: the same GRPO steps with and without it, in turn. */
+/** Measures the cost of recording the profile: the same GRPO steps with and without it, in turn. */
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ import { median } from './timing.ts';
 
 type Variant = 'off' | 'events' | 'gpu';
 
-/** A step by the clock, and by the time of all processors: that of other programs on the machine does not count. */
+/** Time of a step: wall time, and the time of all processors, which excludes other programs on the machine. */
 interface Taken {
   ms: number;
   cpuMs: number;
@@ -32,7 +32,7 @@ export async function benchProfile(
   const { maxPositions } = engineSizes(inputs.config);
   const bench = new ProfileBench(gpu, inputs, await loadModel(gpu, config, maxPositions, inputs.loaded.weights));
   const variants: Variant[] = gpu.startTimer() ? ['off', 'events', 'gpu'] : ['off', 'events'];
-  for (const variant of variants) await bench.step(variant); // compiles
+  for (const variant of variants) await bench.step(variant); // compiles kernels
   const taken: Record<Variant, Taken[]> = { off: [], events: [], gpu: [] };
   for (let round = 0; round < rounds; round++)
     for (const variant of round % 2 ? variants.toReversed() : variants) taken[variant].push(await bench.step(variant));
@@ -48,7 +48,7 @@ export async function benchProfile(
   };
 }
 
-/** One engine and a trainer a variant: each takes the same steps, and at this rate none of them changes the model. */
+/** One engine with one trainer per variant. Each takes the same steps, and at this learning rate none of them changes the model. */
 class ProfileBench {
   readonly #gpu: Gpu;
   readonly #trainers: Record<Variant, GrpoTrainer>;
@@ -76,7 +76,7 @@ class ProfileBench {
     this.#trainers = { off: trainer(false), events: trainer(true), gpu: trainer(true) };
   }
 
-  /** The next step of a variant, its profile written as a run does. */
+  /** Runs the next step of a variant and writes its profile as a run does. */
   async step(variant: Variant): Promise<Taken> {
     if (variant === 'gpu') this.#gpu.startTimer();
     else this.#gpu.stopTimer();

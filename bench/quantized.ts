@@ -1,4 +1,4 @@
-/** Products with packed weights, by rows: float32 weights, unpacked first, and unpacked in the product, in turn. */
+/** Measures products with packed weights, by rows: float32 weights, unpacked first, and unpacked in the product, in turn. */
 
 import type { Gpu, View } from '../src/gpu/device.ts';
 import { matmulNn, matmulNt } from '../src/gpu/ops/matmul.ts';
@@ -11,13 +11,13 @@ import type { Report } from './report.ts';
 import { secondsOf } from './timing.ts';
 
 const ROWS = [1, 4, 16, 64, 256];
-/** Gate and up of SmolLM2-135M; a part of its head. */
+/** Gate and up of SmolLM2-135M, and a part of its head. */
 const MATRICES = [
   { transposed: false, N: 3072, K: 576 },
   { transposed: true, N: 4096, K: 576 },
 ];
 
-/** Milliseconds of each way, best of `rounds` turns. */
+/** Returns milliseconds of each way, best of `rounds` turns. */
 export async function benchQuantized(gpu: Gpu, rounds: number): Promise<NonNullable<Report['quantized']>> {
   const results: NonNullable<Report['quantized']> = [];
   for (const { transposed, N, K } of MATRICES) {

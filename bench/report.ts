@@ -1,4 +1,4 @@
-/** The measurements of `npm run bench`, and how they are shown. One that was not taken is absent, never zero. */
+/** The measurements of `npm run bench`, and their table. A measurement that was not taken is undefined, never zero. */
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
 import type { TableSource } from '../src/model/kernels/tuning.ts';
@@ -21,53 +21,53 @@ export interface AttentionResult {
   backwardMs: number;
 }
 
-/** Tokens a second, and the share of the peak by 2 (decode) or 6 (train) x parameters x tokens. */
+/** Tokens per second, and the share of the peak by 2 (decode) or 6 (train) x parameters x tokens. */
 export interface Rate {
   tokensPerSecond: number;
   gflops: number;
   shareOfPeak?: number;
 }
 
-/** By kernel, summed over what was measured. */
+/** Calls and milliseconds by kernel, summed over the measured work. */
 type KernelTimes = Record<string, { calls: number; ms: number }>;
 
 export interface TrainResult extends Rate {
-  /** Host time to record and submit one step. */
+  /** Milliseconds on the host to record and submit one step. */
   encodeMs?: number;
   /** Share of the kernels' own time that is neither a matrix product nor attention. */
   shareOutsideProducts?: number;
-  /** By kernel, summed over a step: calls and milliseconds. */
+  /** Calls and milliseconds by kernel, summed over a step. */
   kernels?: KernelTimes;
-  /** Our tokens a second over the peer's. */
+  /** Our tokens per second divided by the peer's. */
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
 interface DecodeResult extends Rate {
-  /** A short generation, its prompt included. */
+  /** Kernels of a short generation, including its prompt. */
   kernels?: KernelTimes;
-  /** Our tokens a second over the peer's. */
+  /** Our tokens per second divided by the peer's. */
   ratio?: { ortWebgpu?: number; ortWasm?: number; tfjsDecode?: number };
 }
 
 export interface Report {
   adapter: Pick<AdapterSummary, 'vendor' | 'architecture' | 'description' | 'isSoftware'>;
-  /** So that a busy machine can be told from a slow one. */
+  /** Recorded to distinguish a busy machine from a slow one. */
   conditions: {
     date: string;
     host: string;
     cores: number;
     loadAverage?: number;
-    /** Where indices were not checked (`WEBGRPO_ROBUSTNESS`). */
+    /** 'off' if indices were not checked (`WEBGRPO_ROBUSTNESS`). */
     robustness?: 'off';
     quick: boolean;
-    /** Where the table of product tiles is from; absent in results from before it was said. */
+    /** Source of the table of product tiles. Undefined in older results. */
     tiles?: TableSource;
   };
   peak?: {
     gflops: number;
-    /** Of 16-bit floats, where the adapter has shader-f16. */
+    /** GFLOP/s with 16-bit floats, if the adapter supports shader-f16. */
     gflopsF16?: number;
-    /** Read and write of a large copy, GB/s. */
+    /** Read plus write of a large copy, in GB/s. */
     copyGbPerS?: number;
     dispatchUs?: number;
     encodeUs?: number;
@@ -76,25 +76,25 @@ export interface Report {
   matmul?: MatmulResult[];
   /** On request: GFLOP/s of a product by tile, and the tile that is used. */
   tiles?: { m: number; n: number; k: number; chosen: string; gflops: Record<string, number> }[];
-  /** On request: milliseconds of a product with packed weights (transposed: x W^T), by way. */
+  /** On request: milliseconds of a product with packed weights (transposed: x W^T), by method. */
   quantized?: { m: number; n: number; k: number; transposed: boolean; ms: Record<string, number> }[];
   /** On request: nanoseconds of single operations for a whole subgroup. */
   micro?: Record<string, number>;
-  /** How soon the page can be used, and decodes after Start; by `npm run bench:startup`. Milliseconds. */
+  /** Milliseconds until the page can be used, and until it decodes after Start; by `npm run bench:startup`. */
   startup?: Record<'interactiveMs' | 'firstDecodeMs' | 'loadedMs' | 'loadAverage', number> & {
     fresh: Record<string, number>;
   };
   attention?: AttentionResult[];
   prefill?: Rate;
-  /** By number of sequences. */
+  /** Results by number of sequences. */
   decode?: Record<string, DecodeResult>;
-  /** On request: guesses against none, best of rounds taken in turn. */
+  /** On request: with and without guesses, best of rounds run in turn. */
   speculative?: {
     setting: string;
     sequences: number;
     plainMs: number;
     guessingMs: number;
-    /** Share of the guessed tokens that were drawn, and guesses a sequence. */
+    /** Share of the guessed tokens that were accepted, and guesses per sequence. */
     acceptance: number;
     guessed: number;
   }[];
@@ -103,29 +103,32 @@ export interface Report {
   /** On request: 12 layers, hidden 768, vocabulary 32k. */
   large?: { parameters: number; decode: Record<string, Rate>; train: Rate };
   step?: {
-    /** Random ones never stop early, so their step is longer. */
+    /** Random weights never stop early, so their step is longer. */
     weights: 'checkpoint' | 'random';
-    /** Seconds. */
+    /** Seconds by phase. */
     phases: Record<string, number>;
     idleShare?: number;
     generatedTokensPerSecond: number;
   };
   /** On request: medians of the same steps, by share of groups with equal rewards and `actor.skipZeroAdvantages`. */
   skip?: ({ equalGroups: number } & Record<'on' | 'off', { updateS: number; stepS: number }>)[];
-  /** On request: rows of a sample's criteria, and had each reply its whole prompt; ms a sample, by how many are judged at once. */
+  /**
+   * On request: rows of a sample's criteria, with a shared prompt and with a complete prompt per reply; milliseconds per sample, by how
+   * many are judged at a time.
+   */
   rubric?: { rows: { shared: number; whole: number }; ms: Record<string, number> };
-  /** On request: the same steps, generation's seconds summed and the device's idle share (median), by the setting. */
+  /** On request: the same steps by setting, with the sum of generation's seconds and the median of the device's idle share. */
   asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
   /** One step of samples that search: awaited one by one, and behind a barrier each turn. */
-  /** One device, the same searches; see bench/pipelines.ts. */
+  /** One device and the same searches; see bench/pipelines.ts. */
   pipelines?: { samples: number } & Record<
     'onPolicy' | 'oneStepOff' | 'fullyAsync',
     {
-      /** To train on so many samples. */
+      /** Seconds to train on that many samples. */
       seconds: number;
-      /** Share of that in which training waited for samples. */
+      /** Share of the time in which training waited for samples. */
       idleShare: number;
-      /** Share of the trained tokens that older weights drew. */
+      /** Share of the trained tokens that older weights sampled. */
       staleShare: number;
     }
   >;
@@ -134,25 +137,25 @@ export interface Report {
   asyncTools?: {
     samples: number;
     turns: number;
-    /** The time that either way waits for searches alone: the slowest of every turn; the slowest sample's. */
+    /** Time that each method waits for searches alone: the slowest of every turn; the slowest sample's. */
     barrierSearchMs: number;
     asyncSearchMs: number;
     barrierMs: number;
     asyncMs: number;
-    /** Samples of both runs that did not end as they should. */
+    /** Number of samples of both runs that did not end as expected. */
     lostSamples: number;
     /** Share of the time in which the device computed. */
     barrierBusyShare?: number;
     asyncBusyShare?: number;
   };
-  /** On request: weights brought to rollout on another device, by bucket size, and to a copy on the same one. */
+  /** On request: weights sent to rollout on another device, by bucket size, and to a copy on the same one. */
   stream?: Transfer & {
     byBucketMib: Record<string, Transfer>;
-    /** Delta, where nothing has changed: all is read and compared. */
+    /** Delta without any change: all weights are read and compared. */
     unchanged: Omit<Transfer, 'overlap'>;
     copy: Omit<Transfer, 'overlap'>;
   };
-  /** Steps with the profile recorded against the same steps without; costs are medians of shares of the step. */
+  /** Steps with the profile recorded against the same steps without. Costs are medians of shares of the step. */
   profile?: { rounds: number; stepMs: number; events: ProfileCost; withGpuTimes?: ProfileCost };
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
 }
@@ -164,14 +167,14 @@ interface Transfer {
   overlap: number;
 }
 
-/** The time added to a step, as a share of it. */
+/** Time added to a step, as a share of it. */
 interface ProfileCost {
   clock: number;
   /** Time of all processors, which other programs on the machine disturb less. */
   processor: number;
 }
 
-/** Shares against the best peak of the run: a peak that a neighbour slowed down would flatter everything. */
+/** Computes shares of the best peak of the run. A peak that another program slowed down would improve all figures. */
 export function fillShares(report: Report): void {
   const peak = report.peak?.gflops;
   if (!peak) return;
@@ -186,7 +189,7 @@ export function fillShares(report: Report): void {
   for (const rate of rates) rate.shareOfPeak = rate.gflops / peak;
 }
 
-/** The report as lines for a terminal. */
+/** Returns the report as lines for a terminal. */
 export function table(report: Report): string {
   const { adapter, peak, conditions } = report;
   const lines = [
@@ -315,8 +318,8 @@ export function table(report: Report): string {
 }
 
 /**
- * True if a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
- * rises from each to the next. Undefined if fewer than two were measured.
+ * True if a step of n sequences takes less than twice one of n / 2, for all measured n up to 16; the rate then rises with n. Undefined if
+ * fewer than two were measured.
  */
 function growsLess(decode: Report['decode']): boolean | undefined {
   const rates = Object.entries(decode ?? {})
@@ -347,7 +350,7 @@ const rateCells = ({ tokensPerSecond, shareOfPeak }: Rate) => [`${fixed(tokensPe
 const fixed = (x: number) => (x >= 100 ? x.toFixed(0) : x.toPrecision(3));
 const percent = (x: number | undefined) => (x === undefined ? '' : `${(100 * x).toFixed(1)}%`);
 
-/** Of the adapter; lavapipe and SwiftShader have one vendor name each. A browser's run does not replace Node's. */
+/** Returns a file name from the adapter. lavapipe and SwiftShader have separate vendor names. A browser's run does not replace Node's. */
 export function fileName({ adapter: { vendor, architecture, description }, conditions: { host } }: Report): string {
   const name = [vendor, architecture].filter(Boolean).join('-') || description;
   const slug = name.toLowerCase().replace(/[^a-z0-9]+/g, '-');

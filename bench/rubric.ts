@@ -1,4 +1,4 @@
-/** What a rubric costs a sample: the shipped model decides the criteria of examples/rubric.yaml, prompts and all. */
+/** Measures the cost of a rubric per sample: the shipped model judges the criteria of examples/rubric.yaml, including prompts. */
 
 import rubricYaml from '../examples/rubric.yaml?raw';
 import type { Gpu } from '../src/gpu/device.ts';
@@ -18,7 +18,7 @@ const ROWS = 2048;
 const POSITIONS = 512;
 const RESPONSE = 'The cakes cost 2 * $8 = $16 and the stamps cost 5 * $9 = $45. In all it is $61.\n#### 61';
 
-/** @param task gives the questions; each response is a sentence with the problem's number before it */
+/** @param task provides the questions; each response is a sentence with the problem's number before it */
 export async function benchRubric(gpu: Gpu, { loaded, task }: StepInputs): Promise<NonNullable<Report['rubric']>> {
   const model = await loadModel(gpu, loaded.config, POSITIONS, loaded.weights);
   const engine = new WgslEngine(gpu, model, ROWS, { enableGradientCheckpointing: true });
@@ -50,7 +50,7 @@ export async function benchRubric(gpu: Gpu, { loaded, task }: StepInputs): Promi
     numToolErrors: 0,
     responseTokens: 1,
   });
-  await reward(sampleOf(0)); // compiles
+  await reward(sampleOf(0)); // compiles kernels
   [shared, whole] = [0, 0];
   await reward(sampleOf(1));
   const rows = { shared, whole };

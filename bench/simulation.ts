@@ -1,9 +1,10 @@
 /**
- * `node scripts/bench-simulation.mjs`: a run of slow searches on one device, and from its profile what the other pipelines and a room would
- * take; then these, for real.
+ * `node scripts/bench-simulation.mjs`: runs slow searches on one device and predicts from the profile how long other pipelines and a room
+ * would take. Then runs those and compares.
  *   KEY=VALUE    settings of every run (default: see bench/predict.ts)
- *   --steps N    of every run (default 5); the first, in which programs compile and workers come, is left out of the means
- *   --only NAMES of the rows, with commas between    --json  the object instead of the table    --keep  writes test/fixtures/simulation.json
+ *   --steps N    of every run (default 5); the means exclude the first, in which programs compile and workers join
+ *   --only NAMES of the rows, separated by commas    --json  the object instead of the table    --keep  writes
+ *   test/fixtures/simulation.json
  */
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
@@ -33,7 +34,7 @@ const ROWS: Row[] = [
 interface Compared extends Row {
   predicted: Means;
   measured: Means;
-  /** Load average of the machine when the run had ended. */
+  /** Load average of the machine at the end of the run. */
   load: number;
 }
 
@@ -69,7 +70,7 @@ async function main(args: string[]): Promise<void> {
   }
 }
 
-/** The runs as a user starts them. */
+/** Starts runs like a user does. */
 class Runs {
   adapter = '';
   readonly #folder: string;
@@ -124,7 +125,7 @@ class Runs {
   }
 }
 
-/** A process of the command line; `ended` rejects if it fails. */
+/** Starts a process of the command line; `ended` rejects if it fails. */
 function start(args: string[]) {
   const main = join(dirname(process.argv[1]), 'bin.js');
   const child: ChildProcess = spawn(process.execPath, ['--no-warnings', main, ...args], {
@@ -146,12 +147,12 @@ function start(args: string[]) {
       }
     },
   };
-  process_.ended.catch(() => {}); // whoever waits for it hears
+  process_.ended.catch(() => {}); // callers that await it get the error
   for (const stream of [child.stdout!, child.stderr!]) stream.on('data', (data) => (process_.said += String(data)));
   return process_;
 }
 
-/** On-policy, training waits while samples are generated, and nothing else is. */
+/** Returns the times of an on-policy step. Training waits while samples are generated, and nothing else waits. */
 function measuredStep(metrics: Metrics): SimulatedStep {
   const seconds = metrics['timing_s/step'];
   const generated = metrics['timing_s/gen'] / seconds;
@@ -159,7 +160,7 @@ function measuredStep(metrics: Metrics): SimulatedStep {
   return { seconds, idleShare: { trainer, rollouter: metrics['rollouter/idle_ratio'] ?? 1 - generated } };
 }
 
-/** Milliseconds and tenths of tokens: it is kept. */
+/** Rounds to milliseconds and tenths of tokens for storage. */
 const rounded = (work: Workload): Workload => ({
   ...work,
   steps: work.steps.map((step) =>

@@ -1,7 +1,7 @@
 /**
- * Steps of the default recipe with and without `actor.skipZeroAdvantages`, in turn in one process, where so large a share of
- * the groups has equal rewards as early, midway and late in its 80 steps. The learning rate is next to nothing and both
- * draw the same tokens, so only times differ.
+ * Runs steps of the default recipe with and without `actor.skipZeroAdvantages`, in turn in one process. The shares of groups with equal
+ * rewards are those of early, middle and late steps of its 80. The learning rate is tiny and both sample the same tokens, so only times
+ * differ.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -10,7 +10,7 @@ import type { Report } from './report.ts';
 import { recipeTrainer, type StepInputs } from './step.ts';
 import { median } from './timing.ts';
 
-/** `frac_reward_zero_std` of the recipe in steps 1 to 10, 21 to 30 and 41 to 50. */
+/** Shares `frac_reward_zero_std` of the recipe in steps 1 to 10, 21 to 30 and 41 to 50. */
 const SHARES = [0.1, 0.59, 0.83];
 
 type Result = NonNullable<Report['skip']>[number];
@@ -24,7 +24,7 @@ export async function benchSkip(gpu: Gpu, inputs: StepInputs, rounds: number): P
     return recipeTrainer(gpu, { ...inputs, task, config: { ...config, actor } });
   };
   const trainers = { on: await trainerOf(true), off: await trainerOf(false) };
-  for (const trainer of Object.values(trainers)) await trainer.step(); // compiles, and grows what grows
+  for (const trainer of Object.values(trainers)) await trainer.step(); // compiles kernels and grows buffers
   const results: Result[] = [];
   for (share of SHARES) {
     const none = (): { update: number[]; step: number[] } => ({ update: [], step: [] });
@@ -41,7 +41,7 @@ export async function benchSkip(gpu: Gpu, inputs: StepInputs, rounds: number): P
   return results;
 }
 
-/** The task with rewards that are all 1 in an even `share` of the groups, and 0 and 1 in turn in the others. */
+/** Returns the task with rewards that are all 1 in an evenly spread `share` of the groups, and alternately 0 and 1 in the others. */
 function withEqualGroups(task: Task, share: () => number): Task {
   const indices = new Map<string, number>();
   const tries = new Map<string, number>();

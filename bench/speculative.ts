@@ -1,8 +1,8 @@
 /**
- * Decoding with guesses against the same without, in turn in one process: the recipe's model, each prompt seen before. 'greedy'
- * is an evaluation of a model that has not changed, where history says every token: the most that guessing can gain.
- * 'sampled' draws at a low temperature after other samples of the same prompts, as late in training. No end tokens, so that
- * every sequence has its full length.
+ * Compares decoding with and without guesses, in turn in one process, on the recipe's model with prompts seen before. 'greedy' is an
+ * evaluation of an unchanged model, in which the history predicts every token: the most that guesses can gain. 'sampled' uses a low
+ * temperature after other samples of the same prompts, as late in training. End tokens are off, so that every sequence has its full
+ * length.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -17,7 +17,7 @@ import type { StepInputs } from './step.ts';
 const SETTINGS = { greedy: 0, sampled: 0.4 };
 const NEW_TOKENS = 48;
 const DRAFT = 8;
-/** Rounds that fill the history and compile. */
+/** Rounds that fill the history and compile kernels. */
 const WARM_UPS = 2;
 
 type Result = NonNullable<Report['speculative']>[number];
@@ -37,7 +37,7 @@ export async function benchSpeculative(gpu: Gpu, { loaded, task }: StepInputs, q
   return results;
 }
 
-/** The same requests with guesses and without. */
+/** Runs the same requests with guesses and without. */
 class Pair {
   readonly #plain: WgslRolloutEngine;
   readonly #guessing: WgslRolloutEngine;
@@ -68,7 +68,7 @@ class Pair {
     return { plainMs, guessingMs, acceptance, guessed: draftTokens / rounds / this.#prompts.length };
   }
 
-  /** Milliseconds of a round; throws where the two draw different tokens. */
+  /** Returns the milliseconds of a round. Throws if the two sample different tokens. */
   async #both(round: number): Promise<[number, number]> {
     const [plain, plainMs] = await this.#generate(this.#plain, round);
     const [guessed, guessingMs] = await this.#generate(this.#guessing, round);

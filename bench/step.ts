@@ -1,4 +1,4 @@
-/** A whole GRPO step of the default recipe: by phase, and how long the device had nothing to do. */
+/** Measures a complete GRPO step of the default recipe: seconds by phase, and how long the device was idle. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { TrainConfig } from '../src/grpo/config/types.ts';
@@ -14,7 +14,7 @@ import { engineSizes } from '../src/workers/engineSpec.ts';
 import { busySeconds } from './busy.ts';
 import type { Report } from './report.ts';
 
-/** Smaller for --quick. */
+/** Smaller settings for --quick. */
 export const QUICK_STEP = ['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=2', 'rollout.n=4'];
 
 /** The default recipe, read by the caller's file reader. */
@@ -29,7 +29,7 @@ export interface StepInputs {
   weights: 'checkpoint' | 'random';
 }
 
-/** The recipe on a model of its own. */
+/** Creates a trainer of the recipe on a new model. */
 export async function recipeTrainer(
   gpu: Gpu,
   { config, task, loaded }: StepInputs,
@@ -48,7 +48,7 @@ export async function recipeTrainer(
 export async function benchStep(gpu: Gpu, inputs: StepInputs): Promise<NonNullable<Report['step']>> {
   const { weights } = inputs;
   const trainer = await recipeTrainer(gpu, inputs);
-  await trainer.step(); // compiles, and grows what grows
+  await trainer.step(); // compiles kernels and grows buffers
   let metrics: Metrics = {};
   const busy = await busySeconds(gpu, async () => void ({ metrics } = await trainer.step()));
   const phases = Object.fromEntries(

@@ -1,6 +1,7 @@
 /**
- * Weights on their way to rollout: copied on one device, and streamed to another one (the same adapter again) by bucket size. A model of
- * 29 M parameters, 114 MiB; best of some rounds, since neighbours on a shared machine only ever add.
+ * Measures how long new weights take to reach rollout: copied on one device, and streamed to another one (the same adapter again) by bucket
+ * size. The model has 29 M parameters, 114 MiB. Reports the best of several rounds, because other programs on a shared machine only ever
+ * add time.
  */
 
 import { Gpu } from '../src/gpu/device.ts';
@@ -22,7 +23,7 @@ const SIZE = {
 };
 const MIB = 2 ** 20;
 const BUCKETS_MIB = [0.25, 1, 4, 16, 32];
-/** rollout.checkpointEngine.updateWeightsBucketMegabytes by default. */
+/** Default of rollout.checkpointEngine.updateWeightsBucketMegabytes. */
 const DEFAULT_MIB = 16;
 
 type Result = NonNullable<Report['stream']>;
@@ -39,7 +40,7 @@ export async function benchStream(gpu: Gpu, quick: boolean, rounds: number): Pro
       const engine = streamedWeights(sender, receiver, options);
       const transfers: WeightTransfer[] = [];
       for (let round = 0; round <= rounds; round++) transfers.push(await engine.updateWeights(++version));
-      return transfers.slice(1).reduce((a, b) => (b.seconds < a.seconds ? b : a)); // the first one allocates
+      return transfers.slice(1).reduce((a, b) => (b.seconds < a.seconds ? b : a)); // the first transfer allocates memory
     };
     const byBucketMib: Result['byBucketMib'] = {};
     for (const mib of BUCKETS_MIB) {

@@ -1,10 +1,12 @@
-/** Timing of recorded GPU work. Everything is the best of some rounds: neighbours on a shared machine only ever add. */
+/**
+ * Timing of recorded GPU work. Every figure is the best of several rounds, because other programs on a shared machine only ever add time.
+ */
 
 import type { Gpu, View } from '../src/gpu/device.ts';
 
 const probes = new WeakMap<Gpu, View>();
 
-/** Waits until everything recorded has run, by a read-back of four bytes: what real steps wait for too. */
+/** Waits until everything recorded has run, by a read-back of four bytes, as real steps do. */
 export async function settle(gpu: Gpu): Promise<void> {
   let probe = probes.get(gpu);
   if (!probe) probes.set(gpu, (probe = gpu.buffer('bench.probe', 4)));
@@ -13,19 +15,19 @@ export async function settle(gpu: Gpu): Promise<void> {
 
 export interface Effort {
   rounds: number;
-  /** Seconds that one round should last, so that its read-back does not show. */
+  /** Seconds of one round, long enough for its read-back not to matter. */
   roundS: number;
 }
 
 const MOST_TIMES = 256;
 
-/** Best seconds of what `record` records; its encoding and the read-back that ends a round are taken off. */
+/** Returns the best seconds of the work that `record` records. Encoding and the read-back that ends a round are subtracted. */
 export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }: Effort): Promise<number> {
   const run = async (times: number) => {
     for (let i = 0; i < times; i++) record();
     return elapsed(() => settle(gpu));
   };
-  await run(1); // compiles
+  await run(1); // compiles kernels
   let readBack = Infinity;
   for (let i = 0; i < 3; i++) readBack = Math.min(readBack, await elapsed(() => settle(gpu)));
   const best = async (times: number) => {
@@ -35,17 +37,17 @@ export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }
   };
   let times = 1;
   while ((await run(times)) - readBack < roundS && times < MOST_TIMES) times *= 2;
-  // A disturbed first run ends the doubling early; the read-back would then be most of what is timed.
+  // A disturbed first run ends the doubling early; most of the measured time would then be the read-back.
   let seconds = await best(times);
   while (seconds - readBack < roundS / 2 && times < MOST_TIMES) seconds = await best((times *= 2));
-  // The time of a read-back varies: taking off more than half would leave its noise for a result.
+  // The time of a read-back varies. Subtracting more than half would leave mostly its noise.
   return Math.max(seconds - readBack, seconds / 2) / times;
 }
 
-/** Seconds of a step after which it is not repeated: a peer has five minutes in all. */
+/** Seconds after which a step is not repeated, because a peer has five minutes in total. */
 const LONG_S = 30;
 
-/** Best seconds of an asynchronous step, after `warmUps` that do not count. */
+/** Returns the best seconds of an asynchronous step, after `warmUps` steps that do not count. */
 export async function bestSeconds(step: () => Promise<void>, rounds: number, warmUps = 1): Promise<number> {
   for (let i = 0; i < warmUps; i++) await step();
   let best = Infinity;

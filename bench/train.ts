@@ -1,4 +1,4 @@
-/** Training steps: the headline one by kernel, scaling, and what sharing a prompt saves. */
+/** Benchmarks training steps: the headline step by kernel, scaling, and the gain from sharing a prompt. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { ModelConfig } from '../src/model/config.ts';
@@ -21,7 +21,7 @@ import { kernelTimes, outsideProducts } from './profile.ts';
 import type { Rate, Report, TrainResult } from './report.ts';
 import { bestSeconds, type Effort } from './timing.ts';
 
-/** Forward, backward, AdamW; log-probs and gradient norm are read back, as training does. */
+/** Runs forward, backward and AdamW. Reads back log-probs and gradient norm, as training does. */
 export async function trainStep(engine: ModelEngine, batch: PackedBatch): Promise<void> {
   await engine.forwardBackward(batch, meanNll(batch), { temperature: 1 });
   await engine.optimizerStep(ADAMW);
@@ -32,7 +32,7 @@ export function trainRate(config: ModelConfig, { tokens }: PackedBatch, seconds:
   return { tokensPerSecond: tokens.length / seconds, gflops: flops / seconds / 1e9 };
 }
 
-/** Our side of the headline step, as often as it is asked for. */
+/** Returns our side of the headline step, which the caller can repeat. */
 export async function headlineTrainer(gpu: Gpu, quick: boolean) {
   const batch = plainBatch(...trainShape(quick), HEADLINE.vocabSize);
   const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
@@ -43,7 +43,7 @@ export async function headlineTrainer(gpu: Gpu, quick: boolean) {
   return { engine, batch, logProbs, step, rate };
 }
 
-/** The headline step, and what it spends by kernel. */
+/** Measures the headline step, and its time by kernel. */
 export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effort: Effort): Promise<TrainResult> {
   const { engine, batch, step, rate } = await headlineTrainer(gpu, quick);
   const measured = await rate(rounds);
@@ -52,7 +52,7 @@ export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effor
   return { ...measured, encodeMs: await encodeMs(engine, batch), kernels, shareOutsideProducts };
 }
 
-/** An async function runs in line up to its first wait, which here is the read-back: that is all the recording. */
+/** Returns the milliseconds of recording. An async function runs synchronously up to its first await, which here is the read-back. */
 async function encodeMs(engine: ModelEngine, batch: PackedBatch): Promise<number> {
   let best = Infinity;
   for (let i = 0; i < 3; i++) {
@@ -68,7 +68,7 @@ async function encodeMs(engine: ModelEngine, batch: PackedBatch): Promise<number
   return best;
 }
 
-/** `groups` groups of `n` samples of 32 tokens on a prompt of 64, computed once a group. */
+/** Returns `groups` groups of `n` samples of 32 tokens on a prompt of 64, which is computed once per group. */
 function groupBatch(groups: number, n: number): PackedBatch {
   const { vocabSize } = HEADLINE;
   return packOne(
@@ -79,7 +79,7 @@ function groupBatch(groups: number, n: number): PackedBatch {
   );
 }
 
-/** One thing changed at a time. */
+/** Variants of the model, each with one change. */
 const CHANGES: [string, Partial<ModelConfig>, [number, number]][] = [
   ['4 x 64 tokens', {}, [4, 64]],
   ['4 x 256 tokens', {}, [4, 256]],
@@ -88,7 +88,7 @@ const CHANGES: [string, Partial<ModelConfig>, [number, number]][] = [
   ['vocabulary 4096', { vocabSize: 4096 }, [16, 64]],
 ];
 
-/** Groups x samples of each: 32 samples in all, so the prompts are what changes. */
+/** Groups x samples per group: 32 samples in all, so that only the prompts change. */
 const GROUPS: [number, number][] = [
   [16, 2],
   [8, 4],
@@ -111,7 +111,7 @@ export async function benchScaling(gpu: Gpu, quick: boolean): Promise<NonNullabl
   return results;
 }
 
-/** A group of 8 on a 256-token prompt, 64-token responses: one shared prompt against a prompt a sample. */
+/** Measures a group of 8 on a 256-token prompt with 64-token responses: one shared prompt against one prompt per sample. */
 export async function benchPrefixSharing(
   gpu: Gpu,
   quick: boolean,
@@ -140,7 +140,7 @@ async function gradientsAndSeconds(gpu: Gpu, groups: SequenceGroup[], rounds: nu
   return { gradients, seconds, rows: batch.tokens.length };
 }
 
-/** Largest difference of any tensor, relative to the largest gradient of that tensor. */
+/** Returns the largest difference of any tensor, relative to the largest gradient of that tensor. */
 function largestDifference(a: TensorMap, b: TensorMap): number {
   let largest = 0;
   for (const [name, { data }] of a) {

@@ -1,6 +1,6 @@
 /**
- * `node scripts/bench-verification.mjs`: honest and forged samples of the default recipe, written by a process on one adapter and
- * verified by a process on another.
+ * `node scripts/bench-verification.mjs`: verifies honest and forged samples of the default recipe. One process writes them on one adapter,
+ * another verifies them on another adapter.
  *   --write FILE   generates samples, honest and forged    --read FILE   verifies them, prints the table as JSON
  *   --samples N    honest ones    --forgeries N    of each kind
  */
@@ -28,10 +28,10 @@ import { type ClaimedSample, FORGERIES, ForgingEngine } from './forgeries.ts';
 import { loadStep } from './nodeStep.ts';
 
 const STEP = 1;
-/** Problems that are sampled at once, as in a step. */
+/** Problems that are sampled together, as in a step. */
 const GROUPS = 16;
 const HONEST = 'honest';
-/** Forgeries that only a model can make: how, and where the worker's weights lie. */
+/** Forgeries that need a model: the method, and the noise in the worker's weights. */
 const GENERATED: Record<string, { how?: 'redrawn' | 'neighbour'; weightNoise?: number }> = {
   'one token drawn by another key, the rest honest after it': { how: 'redrawn' },
   'one token swapped for its neighbour in the distribution, the rest honest after it': { how: 'neighbour' },
@@ -45,7 +45,7 @@ interface Kept {
   kind: string;
   claim: SampleClaim;
   sample: ReturnType<typeof encodeSample>;
-  /** [T] mass before each drawn token, on the worker's adapter. */
+  /** [T] probability mass before each sampled token, on the worker's adapter. */
   below?: (number | null)[];
 }
 
@@ -114,7 +114,7 @@ async function write(file: string, honest: number, forgeries: number): Promise<v
   writeFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
 }
 
-/** [samples][T] mass before each drawn token; NaN where none was drawn. */
+/** Returns [samples][T] probability mass before each sampled token; NaN for other tokens. */
 async function belowOf(engine: WgslEngine, config: TrainConfig, samples: readonly ClaimedSample[]) {
   const drawn = samples.map(({ sample: { trajectory }, claim: { number, version } }) => {
     const weightVersions = new Uint32Array(trajectory.mask.length).fill(version);
@@ -129,13 +129,13 @@ interface Row {
   samples: number;
   tokens: number;
   accepted: number;
-  /** Of accepted samples. */
+  /** Near tokens of accepted samples. */
   nearTokens: number;
   wrongDraws: number;
   wrongLogProbs: number;
   drawDistance: number;
   logProbDistance: number;
-  /** Between the masses before a token on the two adapters; honest samples alone. */
+  /** Distance between the masses before a token on the two adapters; honest samples only. */
   massDistance?: number;
   reasons: Record<string, number>;
 }
@@ -165,7 +165,7 @@ async function read(file: string): Promise<{ adapter: string; seconds: number; r
     const verdicts: { verdict: Verdict; tokens: number }[] = [];
     const own = lines.filter((line) => line.kind === kind);
     for (let at = 0; at < own.length; at += 128) {
-      const judge = verifier(); // of its own: some kinds forge one sample several times
+      const judge = verifier(); // a separate verifier, because some kinds forge one sample several times
       const jobs = own.slice(at, at + 128).map(async ({ claim, sample: encoded }) => {
         const sample = decodeSample(encoded);
         const tokens = sample.trajectory.mask.reduce((sum, m) => sum + m, 0);

@@ -1,4 +1,4 @@
-/** Configs, overrides and command lines that no one means. */
+/** Configs, overrides and command lines with random errors. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -67,7 +67,7 @@ const COMMANDS = [
   'profile',
 ];
 
-/** YAML of one or several keys, nested or with values where parts belong. */
+/** Returns YAML of one or several keys, nested, or with values in place of sections. */
 function lines(paths: readonly string[]): fc.Arbitrary<string> {
   const line = fc.tuple(
     fc.constantFrom(...paths, '__proto__', 'constructor', 'a'),
@@ -88,7 +88,7 @@ function cases(count: number, seed: number): Record<string, Input[]> {
     readdirSync('configs')
       .filter((file) => of.test(file))
       .map((file) => readFileSync(join('configs', file), 'utf8'));
-  const train = texts(/^((?!sft|gsm8k-real|qwen|smollm).)*\.yaml$/); // those whose data is here
+  const train = texts(/^((?!sft|gsm8k-real|qwen|smollm).)*\.yaml$/); // only recipes whose data is in the repository
   const base = readFileSync('configs/reverse-text.yaml', 'utf8');
   const paths = { train: [...keysAndParts(TRAIN_SCHEMA)], sft: [...keysAndParts(SFT_SCHEMA)] };
   const override = (of: readonly string[]) =>

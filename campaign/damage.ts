@@ -1,6 +1,6 @@
 /**
- * Checkpoints damaged in every way: each is refused in one sentence before anything in the run folder is changed, and the newest
- * whole one is taken in its place.
+ * Damages checkpoints in many ways. Each damaged one must be refused with one error message before anything in the run folder is changed,
+ * and the newest intact one must be used instead.
  */
 
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -20,13 +20,13 @@ const TRAINER = ['trainer_state.json', 'optimizer.safetensors'];
 
 interface Damage {
   name: string;
-  /** The file that it is in. */
+  /** The damaged file. */
   file: string;
-  /** @param folder of the newest checkpoint @param other of the one before */
+  /** @param folder folder of the newest checkpoint @param other folder of the previous one */
   make(folder: string, other: string): void;
 }
 
-/** Undefined if the damage was noticed as it should be. */
+/** Returns what went wrong; undefined if the damage was detected as expected. */
 async function unnoticed(run: string, { file, make }: Damage): Promise<string | undefined> {
   const path = `${run}-damaged`;
   rmSync(path, { recursive: true, force: true });
@@ -36,7 +36,7 @@ async function unnoticed(run: string, { file, make }: Damage): Promise<string | 
   const before = snapshot(path);
   for (const use of TRAINER.includes(file) ? (['trainer'] as const) : (['trainer', 'model'] as const)) {
     const refused = await checkCheckpoint(disk, newest, use).catch((error: unknown) => error);
-    // What the manifest says of a file that a model does not read may be wrong: the model is whole.
+    // The manifest's entry for a file that a model does not read can be wrong, because the model is intact.
     if (refused === undefined && use === 'model' && file === 'manifest.json') continue;
     if (!isSentence(refused)) return `as a ${use}: ${String(refused)}`;
     const notes: string[] = [];
@@ -62,7 +62,7 @@ async function row(what: string, run: string, damages: Damage[], options: Campai
   return { what, tried: damages.length, wrong: failures.length, failures };
 }
 
-/** One bit in each of ten places of a file, three cuts, none, and the same file of another checkpoint. */
+/** Returns damages of a file: one bit in each of ten places, three truncations, an empty file, and the same file of another checkpoint. */
 function ofFile(file: string, folder: string, seed: number): Damage[] {
   const whole = readFileSync(join(folder, file));
   const rng = keyedRng(`damage ${file}`, seed);
@@ -84,7 +84,7 @@ function ofFile(file: string, folder: string, seed: number): Damage[] {
       file,
       make: (newest) => writeFileSync(join(newest, file), Buffer.concat([whole, whole.subarray(0, 1)])),
     },
-    // Without a manifest a folder is one of an older version, which is read unchecked, as said.
+    // A folder without a manifest counts as one of an older version, which is read without checks, with a note.
     ...(file === 'manifest.json'
       ? []
       : [{ name: 'removed', file, make: (newest: string) => rmSync(join(newest, file)) }]),
@@ -147,7 +147,7 @@ const STATE_TEXTS: Record<string, string> = {
   },
 };
 
-/** Contents as no version wrote them, in a folder without a manifest. */
+/** Returns states that no version has written, in a folder without a manifest. */
 const states = (): Damage[] =>
   Object.entries(STATE_TEXTS).map(([name, text]) => ({
     ...{ name, file: TRAINER[0] },

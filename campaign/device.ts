@@ -1,6 +1,6 @@
 /**
- * Faults of the device at every phase of a step: it is lost, has no memory for a buffer, refuses a submit or a read-back. Each is
- * to end in one error of its kind within ten seconds, and the same on a new device is then to come out bit for bit as it always does.
+ * Faults of the device at every phase of a step: it is lost, has no memory for a buffer, refuses a submit or a read-back. Each must end in
+ * one error of its kind within ten seconds. The same work on a new device must then produce its usual results, bit for bit.
  */
 
 import { installDawn } from '../src/cli/dawn.ts';
@@ -11,10 +11,10 @@ import { type Outcome, type Phase, PHASES, runScenario } from './device/scenario
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
 const LIMIT_MS = 10_000;
-/** The whole form ends after this, wherever it is. */
+/** Milliseconds after which the complete form ends. */
 const FULL_MS = 330_000;
 
-/** Each kind, in the words of the table, and the error that it is to end in. */
+/** The kinds of fault, their names in the table, and the error that each must end in. */
 const KINDS: Record<FaultKind, { what: string; error: new (...args: never[]) => Error }> = {
   lost: { what: 'device lost', error: DeviceLostError },
   'out of memory': { what: 'out of memory at a buffer', error: OutOfMemoryError },
@@ -22,7 +22,7 @@ const KINDS: Record<FaultKind, { what: string; error: new (...args: never[]) => 
   map: { what: 'a read-back refused', error: GpuError },
 };
 
-/** Buffers are used again as reads end, so that a phase makes fewer of them in one run than in another. */
+/** Note for operations that were not reached. Buffers are reused as reads end, so a phase creates fewer of them in some runs. */
 const NOT_REACHED = 'not reached';
 
 type Operations = Map<Phase, Record<FaultKind, number>>;
@@ -50,7 +50,7 @@ async function run({ seed, full, say }: CampaignOptions): Promise<CampaignRow[]>
     const rounds = full ? 1000 : 1;
     for (let round = 0; round < rounds && performance.now() - started < FULL_MS; round++) {
       for (const [k, kind] of (Object.keys(KINDS) as FaultKind[]).entries()) {
-        // The short form tries each kind at two phases, the whole one at all.
+        // The short form tries each kind at two phases, the complete one at all.
         const reached = PHASES.filter((phase) => (operations.get(phase)?.[kind] ?? 0) > 0);
         const start = Math.floor(uniform() * reached.length);
         for (const phase of full ? reached : [reached[start], reached[(start + 2) % reached.length]]) {
@@ -82,7 +82,7 @@ async function undisturbed(devices: FaultyDevices): Promise<{ operations: Operat
   const operations: Operations = new Map();
   let phase: Phase | undefined;
   const close = () => phase && operations.set(phase, devices.counts);
-  await runScenario(); // compiles
+  await runScenario(); // compiles kernels
   const outcome = await runScenario((next) => {
     close();
     phase = next;
@@ -92,7 +92,7 @@ async function undisturbed(devices: FaultyDevices): Promise<{ operations: Operat
   return { operations, outcome };
 }
 
-/** What was wrong about it; undefined = nothing. */
+/** Returns what went wrong; undefined = nothing. */
 async function tried(
   devices: FaultyDevices,
   phase: Phase,

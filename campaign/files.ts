@@ -1,6 +1,6 @@
 /**
- * The disk under a run stops, or fails once, at operation k, for every k (as SQLite tests its own): then the run continues, and comes to
- * the same metrics, rollouts and checkpoints, bit for bit, as the run that nothing broke.
+ * The disk under a run stops, or fails once, at operation k, for every k (like SQLite's own tests). The run is then resumed, and must
+ * produce the same metrics, rollouts and checkpoints, bit for bit, as the undisturbed run.
  */
 
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { runOn } from './files/scriptedRun.ts';
 import { difference, snapshot } from './files/snapshot.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
-/** Of the first, each operation meets each fault; of the second, the faults take turns. */
+/** Settings of two runs. In the first, each operation meets each fault; in the second, the faults alternate. */
 const SETTINGS = {
   'saveFreq 2': {},
   'the newest two and the best kept, two steps of rollouts, CSV, TensorBoard': {
@@ -25,13 +25,13 @@ const SETTINGS = {
 };
 const ERRORS: Fault[] = ['ENOSPC', 'EIO'];
 
-/** Every `1 / share`-th of 0..count. */
+/** Returns all numbers 0..count in the complete form, otherwise one in `keep`. */
 const sampled = (count: number, { full, seed }: CampaignOptions, keep: number): number[] =>
   Array.from({ length: count }, (_, k) => k).filter((k) => full || (k + seed) % keep === 0);
 
-/** In an empty folder, which is gone afterwards; what a run says of its progress is not shown. */
+/** Runs `work` in an empty folder, which is deleted afterwards. Progress lines are not shown. */
 export async function inFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  // Thousands of runs: in memory where there is such a disk.
+  // Thousands of runs: use a disk in memory if there is one.
   const root = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'webgrpo-campaign-'));
   const write = process.stderr.write.bind(process.stderr);
   process.stderr.write = () => true;
@@ -43,7 +43,7 @@ export async function inFolder<T>(work: (folder: string) => Promise<T>): Promise
   }
 }
 
-/** How the broken run ended, and what is wrong with what it then came to. */
+/** Runs with a fault, then resumes. Returns how the broken run ended, and what is wrong with the final result. */
 function brokenAt(k: number, fault: Fault, trainer: object, want: Map<string, string>): Promise<string | undefined> {
   return inFolder(async (path) => {
     const ended = await runOn(diskFiles(new FaultyFs(k, fault).operations), path, trainer).then(
@@ -61,7 +61,7 @@ function brokenAt(k: number, fault: Fault, trainer: object, want: Map<string, st
   });
 }
 
-/** One sentence for the user, or an error that did no harm. */
+/** True for an error message to the user, or an error that did no harm. */
 const isSentence = (error: unknown): boolean =>
   error === undefined || (error instanceof InputError && !error.message.includes('\n'));
 
@@ -96,7 +96,7 @@ async function runs(
   return rows;
 }
 
-/** The same step saved again, with other content: at every moment one of the two is found, whole. */
+/** Saves the same step again with other content. At every moment one of the two must be found intact. */
 async function savedAgain(options: CampaignOptions): Promise<CampaignRow> {
   const content = (value: string) =>
     new Map([['trainer_state.json', state], ...FILES.map((name) => [name, value] as const)]);

@@ -1,4 +1,7 @@
-/** A hub that lies: wrong lengths, hashes, lists, ranges and redirects; nothing leaves the cache, the token goes nowhere else. */
+/**
+ * A hub that sends wrong lengths, hashes, lists, ranges and redirects. Nothing must be written outside the cache, and the token must not
+ * reach another host.
+ */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -41,7 +44,7 @@ function cases(seed: number, count: number): Case[] {
   return [...each, ...fc.sample(drawn, { seed, numRuns: Math.max(0, count - each.length) })].slice(0, count);
 }
 
-/** undefined if all held. */
+/** Returns what went wrong; undefined if everything held. */
 async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<string | undefined> {
   const outside = mkdtempSync(join(tmpdir(), 'webgrpo-campaign-'));
   const cache = join(outside, 'cache', 'models');
@@ -63,7 +66,7 @@ async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<s
       JSON.stringify([...(weights as Map<string, { data: Float32Array }>)].map(([n, { data }]) => [n, data[0]])) ===
       hub.first;
     if (first instanceof Map && hub.isChecked(address) && !isSame(first)) return 'other weights than were promised';
-    // What a bad download left must not stand in the way of a good one.
+    // The remains of a bad download must not prevent a good one.
     if (/\n|\u00e9|"/.test(token.trim())) return undefined;
     hub.begin([]);
     const again = await open().catch((error: unknown) => error as Error);

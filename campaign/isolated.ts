@@ -1,9 +1,9 @@
-/** Inputs judged in a worker thread, so that one that hangs or takes all memory is a count and not the end of the campaign. */
+/** Tests inputs in a worker thread. An input that hangs or takes all memory is then only counted, and the campaign continues. */
 
 import { Worker } from 'node:worker_threads';
 import type { CampaignRow } from './part.ts';
 
-/** What a worker says of one input; `wrong` undefined = held. */
+/** Result of one input; undefined `wrong` = it was handled correctly. */
 export interface Verdict {
   wrong?: string;
   /** "refused" or "works", for the note. */
@@ -14,13 +14,13 @@ const LIMIT_MS = 10_000;
 const LIMIT_BYTES = 2 ** 30;
 const HEAP_MB = 1024;
 
-/** One worker at a time; one that was ended is replaced at the next input. */
+/** Runs one worker at a time. An ended worker is replaced at the next input. */
 export class Isolated {
   readonly #code: string;
   #worker: Worker | undefined;
   #said: (verdict: Verdict & { ended?: boolean }) => void = () => {};
 
-  /** @param code a script that answers each message of its port with a Verdict, one after another */
+  /** @param code script that answers each message of its port with a Verdict, one after another */
   constructor(code: string) {
     this.#code = code;
   }
@@ -60,7 +60,7 @@ export class Isolated {
   }
 }
 
-/** Inputs of one kind, each with what shows it again, as a row. */
+/** Tests inputs of one kind, each with a way to repeat it, and returns their row. */
 export async function judged(
   isolated: Isolated,
   what: string,

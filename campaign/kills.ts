@@ -1,4 +1,7 @@
-/** Processes killed, stopped, doubled and robbed of their folder at drawn moments; then resumed, to the very same end. */
+/**
+ * Kills, stops and duplicates processes, or moves their folders away, at random moments. The runs are then resumed and must end exactly
+ * like an undisturbed one.
+ */
 
 import { existsSync, readdirSync, renameSync, rmSync, watch } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,27 +9,27 @@ import { keyedRng, type Rng } from '../src/tasks/random.ts';
 import { difference, type Ended, outcome, type Running, Runs } from './kills/run.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
-/** The unbroken run, to which all others are compared. */
+/** The undisturbed run, which all others are compared with. */
 interface Whole {
   runs: Runs;
   want: ReadonlyMap<string, string>;
   seconds: number;
 }
 
-/** One case: a sentence for what went wrong, undefined if nothing did. */
+/** One case. Resolves to a sentence if something went wrong, otherwise to undefined. */
 type Case = (whole: Whole, name: string, rng: Rng) => Promise<string | undefined>;
 
-/** Lines on standard error after which a process is killed, within so many milliseconds: as it starts, loads, compiles, steps. */
+/** Lines on standard error after which a process is killed, within that many milliseconds: while it starts, loads, compiles, trains. */
 const MOMENTS = ['', 'model: ', 'kernels: compiling', 'adapter: ', '\nstep ', '\nstep '];
 const AFTER_MS = 300;
 
-/** Kills stop after so long: a slow machine does fewer. */
+/** Seconds after which no more processes are killed. A slow machine thus kills fewer. */
 const FULL_S = 900;
 
-/** Kills of a chain at most; then it is left to end. */
+/** Maximum number of kills of one run, which then runs to its end. */
 const KILLS_A_CHAIN = 8;
 
-/** Does `work` beside a run that nothing disturbs. */
+/** Runs `work` next to an undisturbed run. */
 async function besideWhole<T>(say: (line: string) => void, work: (whole: Whole) => Promise<T>): Promise<T> {
   const runs = new Runs();
   try {
@@ -44,7 +47,7 @@ async function besideWhole<T>(say: (line: string) => void, work: (whole: Whole) 
   }
 }
 
-/** Two chains at a time: each is killed until its kills are used up, and then has to come to the end of the unbroken run. */
+/** Kills two runs at a time. Each is killed until its kills are used up, and must then end like the undisturbed run. */
 async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) => void): Promise<CampaignRow> {
   const failures: string[] = [];
   const end = performance.now() + 1000 * FULL_S;
@@ -59,7 +62,7 @@ async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) 
         if (signal === 'SIGKILL') done++;
         else if (code !== 0) failures.push(`${name}: ended with ${code} before the kill: ${said}`);
         writes += atWrite && signal === 'SIGKILL' ? 1 : 0;
-        if (code === 0) break; // it was over before
+        if (code === 0) break; // the run had ended before
       }
       const wrong = await endsLike(whole, name);
       if (wrong !== undefined) failures.push(`${name}: ${wrong}`);
@@ -79,7 +82,7 @@ async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) 
   };
 }
 
-/** Starts a run and kills it at a drawn moment: of its time, or of what happens in its folder of checkpoints. */
+/** Starts a run and kills it at a random moment: after a time, or after changes in its folder of checkpoints. */
 async function killed({ runs }: Whole, name: string, atWrite: boolean, rng: Rng): Promise<Ended> {
   const running = runs.train(name);
   if (atWrite) await writesIn(`${runs.path(name)}/checkpoints`, rng.int(1, 8), running);
@@ -89,7 +92,7 @@ async function killed({ runs }: Whole, name: string, atWrite: boolean, rng: Rng)
   return running.ended;
 }
 
-/** Resolves after `count` names have come, gone or changed in a folder, which may still have to be made. */
+/** Resolves after `count` names were added, deleted or changed in a folder, which may not exist yet. */
 async function writesIn(folder: string, count: number, { ended }: Running): Promise<void> {
   let isOver = false;
   void ended.then(() => (isOver = true));
@@ -112,7 +115,7 @@ async function endsLike({ runs, want }: Whole, name: string): Promise<string | u
 const expected = (what: string, got: unknown, want: unknown): string | undefined =>
   got === want ? undefined : `${what} is ${String(got)}, not ${String(want)}`;
 
-/** One signal: saved, exit code 3, and resumed. */
+/** Sends one signal: the run must save, exit with code 3, and resume. */
 const stopped =
   (signal: NodeJS.Signals): Case =>
   async (whole, name, rng) => {
@@ -124,11 +127,11 @@ const stopped =
     return wrong ?? endsLike(whole, name);
   };
 
-/** A second signal after one that asked for a stop: at once, and resumed. */
+/** Sends a second signal after one that requested a stop: the run must end immediately, and resume. */
 const stoppedTwice =
   (signal: NodeJS.Signals): Case =>
   async (whole, name, rng) => {
-    // A step lasts for seconds, so that the second signal comes within it.
+    // A step takes seconds, so that the second signal arrives during it.
     const long = [
       'data.trainBatchSize=64',
       'actor.ppoMiniBatchSize=64',
@@ -140,7 +143,7 @@ const stoppedTwice =
     await sleep(200 + rng.uniform() * 50);
     running.child.kill(signal);
     await running.until('press Ctrl-C again');
-    await sleep(400); // sooner it would count as the same signal, handed on by a parent
+    await sleep(400); // an earlier one would count as the same signal, forwarded by a parent
     running.child.kill(signal);
     const { signal: endedBy, said } = await running.ended;
     rmSync(whole.runs.path(name), { recursive: true, force: true });
@@ -148,7 +151,7 @@ const stoppedTwice =
     return wrong && `${wrong}: ${said.slice(-500)}`;
   };
 
-/** A signal in the warm start: nothing is trained on the half-made model, and the next run makes it again. */
+/** Sends a signal during the warm start. Nothing may be trained on the incomplete model, and the next run must train it again. */
 const inWarmStart =
   (signal: NodeJS.Signals, exitCode: number | null): Case =>
   async (whole, name, rng) => {
@@ -163,7 +166,7 @@ const inWarmStart =
     return wrong ?? endsLike(whole, name);
   };
 
-/** Two processes on one folder, at the same time or the second later: one is refused, the other not disturbed. */
+/** Starts two processes on one folder, together or one later. One must be refused, and the other not disturbed. */
 const twoAtOnce =
   (delay: number): Case =>
   async (whole, name) => {
@@ -180,7 +183,7 @@ const twoAtOnce =
     );
   };
 
-/** The folder is taken away during the run. */
+/** Moves the folder away during the run. */
 const robbed =
   (take: (path: string) => void, isBack: boolean): Case =>
   async (whole, name, rng) => {
@@ -201,7 +204,7 @@ const robbed =
 const rename = (path: string) => renameSync(path, `${path}-away`);
 const remove = (path: string) => rmSync(path, { recursive: true });
 
-/** Further kinds of faults: their cases by name, and how many of them are in the short form. */
+/** Other kinds of faults: their cases by name, and the number of cases in the short form. */
 const KINDS: Record<string, { cases: [label: string, one: Case][]; count: number }> = {
   'SIGTERM, SIGHUP, Ctrl-C once: saved, exit code 3, gone on with to the same end': {
     cases: (['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGTERM', 'SIGHUP', 'SIGINT'] as const).map((name) => [

@@ -1,4 +1,4 @@
-/** What a run keeps and what is given to it, line by line: logs, problems, tokens, calls, expressions. */
+/** Line-based inputs and files of a run: logs, problems, tokens, calls, expressions. */
 
 import fc from 'fast-check';
 import { TOOL_PARSERS } from '../src/rollout/tools/parser.ts';

@@ -1,7 +1,8 @@
 /**
- * `npm run campaign`: faults of every kind, seeded and bounded, counted in a table; what is run in full is kept in docs/lab/reliability.md.
- *   --only inputs,device   parts to run    --short   about ten seconds a part    --seed N   another draw    --json   prints the rows
- * The exit code is 1 where anything was lost or wrong.
+ * `npm run campaign`: tests faults of every kind, seeded and bounded, and prints counts in a table. Complete runs are stored in
+ * docs/lab/reliability.md.
+ *   --only inputs,device   parts to run    --short   about ten seconds a part    --seed N   other random cases    --json   prints the rows
+ * The exit code is 1 if anything was lost or wrong.
  */
 
 import { type FlagSpec, readArgs } from '../src/cli/args.ts';
@@ -9,7 +10,7 @@ import { InputError } from '../src/errors.ts';
 import type { CampaignPart, CampaignRow } from './part.ts';
 import { keep, table } from './report.ts';
 
-/** In the order of the table. A part is loaded when it runs. */
+/** Parts in the order of the table. A part is loaded when it runs. */
 const PARTS: Record<string, () => Promise<CampaignPart>> = {
   damage: async () => (await import('./damage.ts')).damage,
   files: async () => (await import('./files.ts')).files,

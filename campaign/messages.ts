@@ -8,7 +8,7 @@ import { createDeviceEngine } from '../src/workers/localEngine.ts';
 import type { CampaignPart } from './part.ts';
 
 const LIMIT_MS = 5000;
-/** In Node there is no OPFS, so a model cannot be opened either. */
+/** Methods to call. Node has no OPFS, so a model cannot be opened either. */
 const CALLS: (keyof EngineApi)[] = [
   ...([
     'openModel',
@@ -46,7 +46,7 @@ const SPECS = [
   { weights: new Map(), config: { numHiddenLayers: 1e9 }, maxMemoryMib: -1 },
 ];
 
-/** These have nothing to do where no engine is loaded, and take no answer. */
+/** Methods that have nothing to do without a loaded engine, and return no answer. */
 const MAY_RESOLVE = ['destroy', 'useVocabulary'];
 
 async function wrongOf(api: EngineApi, call: string, given: unknown[]): Promise<string | undefined> {
@@ -76,7 +76,7 @@ export const part: CampaignPart = {
     );
     const calls = ['destroy', 'destroy', 'describe', 'useVocabulary', 'takeStats'];
     const again: [string, unknown[]][] = calls.map((call) => [call, []]);
-    again.push(['release', [0, []]]); // once let through, since there was nothing to release
+    again.push(['release', [0, []]]); // permitted once, because there was nothing to release
     const failures: string[] = [];
     let tried = 0;
     for (const [call, given] of [...again, ...drawn]) {

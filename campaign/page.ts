@@ -1,6 +1,6 @@
 /**
- * The page in a real Chromium: a run that is closed, reloaded, or loses its GPU process or its engine, at seeded moments, comes to the same
- * metrics, bit for bit, as one that nothing broke; and the browser's files stop, or say no, at every operation.
+ * Breaks the page in a real Chromium: a run is closed, reloaded, or loses its GPU process or its engine, at seeded moments. It must produce
+ * the same metrics, bit for bit, as an undisturbed run. The browser's file operations also stop, or fail, one by one.
  */
 
 import { resolve } from 'node:path';
@@ -10,7 +10,7 @@ import { mulberry32 } from '../src/model/random.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 import type * as OpfsFaults from './page/opfsFaults.ts';
 
-/** Small, but with groups whose tries differ, so that the weights move. */
+/** Steps of a small run, whose groups contain different tries, so that the weights change. */
 const STEPS = 6;
 const SETTINGS = {
   'data.trainBatchSize': 2,
@@ -30,9 +30,9 @@ const QUERY = `/?autostart&resume=auto&${SETS.join('&')}`;
 const MOMENTS = ['the tab is closed', 'the page is reloaded', 'the GPU process crashes', 'the engine dies'] as const;
 type Moment = (typeof MOMENTS)[number];
 
-/** A run that says nothing for so long hangs. */
+/** Milliseconds without progress after which a run counts as hanging. */
 const PATIENCE_MS = 90_000;
-/** The full form is over by then, whatever the machine. */
+/** Milliseconds after which the complete form ends, on any machine. */
 const LIMIT_MS = 540_000;
 
 class Runs {
@@ -43,7 +43,9 @@ class Runs {
     [this.#browser, this.#origin] = [browser, origin];
   }
 
-  /** One run, broken `next()` after the last time until there is nothing more to break; its metrics, without what a clock measured. */
+  /**
+   * Runs once. Breaks the run by `next()`, counted from the last break, until that returns undefined. Returns its metrics without timings.
+   */
   async broken(next: () => { moment: Moment; afterMs: number } | undefined): Promise<string> {
     const context = await this.#browser.newContext();
     try {
@@ -100,7 +102,7 @@ class Runs {
   }
 }
 
-/** Runs in the page. */
+/** Runs in the page: returns the metrics of its run. */
 async function readMetrics(): Promise<string> {
   const runs = await (await navigator.storage.getDirectory()).getDirectoryHandle('runs');
   const lines: string[] = [];
@@ -187,7 +189,7 @@ export const page: CampaignPart = {
     const executablePath = findChromium();
     const browser = await chromium.launch({
       ...(executablePath && { executablePath }),
-      // Chromium gives a GPU process up that crashes again and again.
+      // By default, Chromium stops a GPU process that crashes repeatedly.
       args: [...CHROMIUM_ARGS, '--disable-gpu-process-crash-limit'],
     });
     try {

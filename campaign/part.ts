@@ -1,23 +1,23 @@
-/** What a part of the campaign gives: one row for each kind of fault, with how many were tried and how many came out wrong. */
+/** A part of the campaign returns one row for each kind of fault, with the number of cases and the number that went wrong. */
 
 export interface CampaignOptions {
-  /** Everything that a part draws follows from it. */
+  /** Determines everything random in a part. */
   seed: number;
   /** False: a form of about ten seconds, which `npm test -- --full` runs. */
   full: boolean;
-  /** Progress, on standard error. */
+  /** Prints progress on standard error. */
   say(line: string): void;
 }
 
 export interface CampaignRow {
-  /** The fault and what had to hold, as docs/lab/reliability.md prints it. */
+  /** The fault and the expected behaviour, as docs/lab/reliability.md prints it. */
   what: string;
   tried: number;
-  /** Lost, wrong, silent or hanging; the aim is 0. */
+  /** Number of cases that were lost, wrong, silent or hanging; the goal is 0. */
   wrong: number;
-  /** What was counted besides, in a few words. */
+  /** Other counts, in a few words. */
   note?: string;
-  /** One line for each that went wrong, with what shows it again. */
+  /** One line for each case that went wrong, with a way to repeat it. */
   failures: string[];
 }
 

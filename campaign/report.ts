@@ -1,4 +1,7 @@
-/** The campaign's rows as a Markdown table, and their place in docs/lab/reliability.md; each part's last full run is kept in campaign/results.json. */
+/**
+ * Prints the campaign's rows as Markdown tables in docs/lab/reliability.md. Each part's last complete run is stored in
+ * campaign/results.json.
+ */
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -20,7 +23,7 @@ export function table(rows: readonly Omit<CampaignRow, 'failures'>[]): string {
   return ['| what | tried | lost or wrong | |', '|---|---|---|---|', ...cells].join('\n');
 }
 
-/** Replaces what was kept of a part, and the tables of all parts in the page; `order` is that of the page. */
+/** Replaces the stored result of a part, and the tables of all parts in the page; `order` is the order in the page. */
 export function keep(part: string, seconds: number, rows: readonly CampaignRow[], order: readonly string[]): void {
   const kept = JSON.parse(readFileSync(RESULTS, 'utf8')) as Kept;
   kept[part] = { commit: commit(), seconds: Math.round(seconds), rows: rows.map(({ failures: _, ...row }) => row) };
@@ -34,7 +37,7 @@ export function keep(part: string, seconds: number, rows: readonly CampaignRow[]
   writeFileSync(PAGE, `${before}${START}\n\n${tables.join('\n\n')}\n\n${END}${after}`);
 }
 
-/** Commit of the working tree; "+" if it has uncommitted changes other than this page and its data. */
+/** Returns the commit of the working tree; "+" if there are uncommitted changes other than this page and its data. */
 function commit(): string {
   const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).trim();
   const changed = git('status', '--porcelain', '--', '.', `:!${RESULTS}`, `:!${PAGE}`) !== '';

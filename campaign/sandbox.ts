@@ -1,18 +1,18 @@
-/** Programs for the sandbox that try to get out, to stay, to take everything or never to end. */
+/** Programs for the sandbox that try to escape, to survive, to take all resources or never to end. */
 
 import { runJavascript } from '../src/tasks/tools/javascript.ts';
 import type { CampaignPart } from './part.ts';
 import { BOMBS, ESCAPES, TRICKS } from './sandbox/programs.ts';
 
 const LIMITS = { timeMs: 250, memoryBytes: 16 * 2 ** 20, maxOutput: 1000 };
-/** A program's time, and what ending its worker and starting another may take on a busy machine. */
+/** Time limit of a program in milliseconds, including the end of its worker and the start of another on a busy machine. */
 const LIMIT_MS = 6000;
 const BLOCKED_MS = 50;
 const PROBE =
   "typeof leaked + Object.prototype.leaked + [].leaked + (Array.prototype.map + '').includes('native') + typeof fetch + " +
   'typeof process + typeof postMessage + typeof require + (Math.random() === Math.random()) + Math.random() + Date.now()';
 
-/** The longest that this thread did not come back to its loop, in milliseconds. */
+/** Returns the longest time, in milliseconds, in which this thread did not return to its event loop. */
 function watch(): { end: () => number } {
   let [last, longest] = [performance.now(), 0];
   const timer = setInterval(() => {
@@ -37,7 +37,7 @@ async function wrongOf(code: string, clean: string, tries = 1): Promise<string |
   if (typeof output !== 'string' || output.length > LIMITS.maxOutput + 100) return `gives ${output.length} characters`;
   if (output.includes('OUT')) return `got out: ${output.slice(0, 100)}`;
   if (took > LIMIT_MS) return `ran for ${took.toFixed(0)} ms`;
-  // Other processes may hold it up as well; what the program did shows each time.
+  // Other processes can block this thread too. An effect of the program shows every time.
   if (blocked > BLOCKED_MS && tries < 3) return wrongOf(code, clean, tries + 1);
   if (blocked > BLOCKED_MS) return `held the main thread for ${blocked.toFixed(0)} ms`;
   const after = await runJavascript(PROBE, { ...LIMITS, timeMs: 5000 }, undefined, 'key');
@@ -52,7 +52,7 @@ export const part: CampaignPart = {
     const tried = full ? programs : programs.filter((_, i) => i % 4 === 0);
     const failures: string[] = [];
     const written: string[] = [];
-    // What a worker writes comes out here, as this process's own.
+    // Output of a worker appears here, as this process's own.
     const { write } = process.stderr;
     process.stderr.write = (text: string | Uint8Array) => written.push(String(text)) > 0;
     try {

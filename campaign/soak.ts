@@ -1,6 +1,6 @@
 /**
- * Thousands of steps of the smallest recipe in one process, and many requests to the rollout engine: memory of process and device, handles
- * and listeners are to be what they were after the first hundred.
+ * Runs thousands of steps of the smallest recipe in one process, and many requests to the rollout engine. Memory of process and device,
+ * handles and listeners must be the same as after the first hundred.
  */
 
 import { setFlagsFromString } from 'node:v8';
@@ -15,18 +15,18 @@ import { reverseTextTask } from '../src/tasks/reverseText.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../src/workers/localEngine.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
-/** Steps and requests of the whole form, and the seconds that each of the two may take. */
+/** Steps and requests of the complete form, and the most seconds of each. */
 const STEPS = 5000;
 const REQUESTS = 100_000;
 const FULL_S = 360;
 const SHORT_S = 5;
-/** Requests at once. */
+/** Number of concurrent requests. */
 const BATCH = 32;
-/** Growth of the heap that garbage not collected yet may be, in bytes; and of the process, which the driver's pools are part of. */
+/** Bytes of heap growth that uncollected garbage can explain, and of process growth, which includes the driver's pools. */
 const HEAP_ROOM = 4 << 20;
 const PROCESS_ROOM = 64 << 20;
 
-/** What must not grow. Bytes, and numbers of things. */
+/** Values that must not grow: bytes, and numbers of objects. */
 interface Footprint {
   heap: number;
   process: number;
@@ -81,7 +81,7 @@ async function run({ seed, full, say }: CampaignOptions): Promise<CampaignRow[]>
   }
 }
 
-/** A short turn; many have a prompt of their own, some are aborted on their way. */
+/** Runs a short turn. Many turns have different prompts, and some are aborted. */
 async function request({ rollout, tokenizer }: LocalEngine, seed: number, index: number): Promise<void> {
   const contextIds = Uint32Array.from(tokenizer.encode(`reverse ${index % 500}`));
   const requestId = `soak-${index}`;
@@ -104,7 +104,7 @@ async function request({ rollout, tokenizer }: LocalEngine, seed: number, index:
 interface Soak {
   what: string;
   count: number;
-  /** Counted by one call of `one`. */
+  /** Number of items that one call of `one` counts as. */
   each?: number;
   seconds: number;
   one(): Promise<unknown>;
@@ -112,7 +112,7 @@ interface Soak {
   say(line: string): void;
 }
 
-/** Compares what is held at the end with what was held after the first hundred calls, or the first quarter where there is no time. */
+/** Compares what is held at the end with what was held after the first hundred calls, or after the first quarter if time runs out. */
 async function soak({ what, count, each = 1, seconds, one, look, say }: Soak): Promise<CampaignRow> {
   const started = performance.now();
   const isOver = (share: number) => performance.now() - started > 1000 * seconds * share;

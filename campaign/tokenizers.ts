@@ -1,4 +1,4 @@
-/** Tokenizers of every kind that the library reads: the shipped one, and small ones made here. All close turns with `<|im_end|>`. */
+/** Tokenizers of every kind that the library reads: the shipped one, and small ones created here. All end turns with `<|im_end|>`. */
 
 import { readFileSync } from 'node:fs';
 
@@ -13,11 +13,11 @@ export interface TokenizerFiles {
 const SHIPPED = 'checkpoints/gsm8k-tool';
 const readJson = (file: string) => JSON.parse(readFileSync(`${SHIPPED}/${file}`, 'utf8')) as Json;
 
-/** ChatML; white space around foreign text, as most templates leave it. */
+/** ChatML, with white space around foreign text, as in most templates. */
 const CHATML =
   "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}" +
   '{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
-/** Nothing stands between what two tools said, nor between a user's text and a name that the template continues with. */
+/** A template without separators between the outputs of two tools, or between a user's text and the name that follows. */
 export const TIGHT =
   "{% for m in messages %}{% if m.role == 'tool' %}{{ m.content }}{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}" +
   "{{ '<|im_end|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -42,7 +42,7 @@ const unigram = (parts: Json = {}): Json => ({
   ...parts,
 });
 
-/** Like Llama 2: no pre-tokenizer, white space by the normalizer, bytes where a character is unknown. */
+/** Like Llama 2: no pre-tokenizer, white space by the normalizer, bytes for unknown characters. */
 const sentencePiece = (parts: Json = {}): Json => ({
   normalizer: {
     type: 'Sequence',

@@ -1,4 +1,4 @@
-/** Texts from outside that hold the chat template's own tokens, whole, in parts and disguised: none becomes a control token. */
+/** Texts from outside that contain the chat template's own tokens, complete, in parts and disguised. None may become a control token. */
 
 import { Isolated, judged } from './isolated.ts';
 import type { CampaignPart } from './part.ts';

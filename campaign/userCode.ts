@@ -1,14 +1,14 @@
 /**
- * Code of a user's own that goes wrong, in one step on a real engine: rewards, agent loops, tools and their parsers, losses,
- * advantages, problems and events. Each ends in one error that names it, in a sample left out, or in a text for the model;
- * no weight moves by it, and the next step is as if it had never been.
+ * Errors in a user's own code, during one step on a real engine: rewards, agent loops, tools and their parsers, losses, advantages,
+ * problems and events. Each must end in one error that names it, in a skipped sample, or in a text for the model. No weight may change, and
+ * the next step must not be affected.
  */
 
 import { FAULTS } from './userCode/faults.ts';
 import { Bench } from './userCode/trial.ts';
 import type { CampaignPart, CampaignRow } from './part.ts';
 
-/** Of the table, in the short form: each so many, the first by the seed. */
+/** The short form takes one of this many cases of the table, the first chosen by the seed. */
 const SHORT_STRIDE = 12;
 
 const KINDS: [string, RegExp][] = [

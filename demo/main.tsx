@@ -1,4 +1,4 @@
-/** The page: each view in its place, then the controller opens it. A view that is not needed at once is loaded when it is. */
+/** Entry point of the page: mounts each view, then lets the controller open it. Views that are not needed immediately are loaded later. */
 
 import { effect } from '@preact/signals';
 import { render, type ComponentChild, type ComponentType } from 'preact';
@@ -24,7 +24,7 @@ import { SettingsForm } from './views/settings/form.tsx';
 import { Status } from './views/status.tsx';
 import { Tries } from './views/tries/tries.tsx';
 
-/** In place of what stands there until then. */
+/** Replaces the content of an element by a view. */
 function show(view: ComponentChild, id: string): void {
   const place = byId(id);
   place.replaceChildren();
@@ -35,7 +35,7 @@ interface Panel {
   id: string;
   /** Name of the panel for a screen reader. */
   label: string;
-  /** Loads the view; the page waits for none of them. */
+  /** Loads the view. The page does not wait for it. */
   load: () => Promise<ComponentType>;
 }
 
@@ -49,7 +49,7 @@ const PANELS: readonly Panel[] = [
   { id: 'time', label: 'Where the time goes', load: async () => (await import('./views/steps/timeBar.tsx')).TimeBar },
 ];
 
-/** Adds an empty section, which takes no place until its view is there. */
+/** Adds an empty section, which takes no space until its view is loaded. */
 function addPanel({ id, label }: Panel): void {
   const section = el('section', 'panel');
   [section.id, section.ariaLabel] = [id, label];
@@ -63,7 +63,7 @@ function openPage(): void {
   effect(
     () => void (document.title = active.value ? `${Math.floor(100 * shareDone.value)}% \u00b7 webgrpo` : 'webgrpo'),
   );
-  // What keeps Start from starting is seen.
+  // The visitor must see why Start is disabled.
   effect(() => {
     if (form.own.value && 'problem' in form.checked.value) byId('settings-fold').setAttribute('open', '');
   });
@@ -87,7 +87,7 @@ function openPage(): void {
   void openRest().catch(fail);
 }
 
-/** What comes once Start can be pressed: what trains, the views below, what the page does by itself. */
+/** Loads the rest once Start can be pressed: the code that trains, the views below, and the automatic actions of the page. */
 async function openRest(): Promise<void> {
   await open(await openForm().finally(showLowerViews));
 }
@@ -101,7 +101,7 @@ function showLowerViews(): void {
   void import('./views/result/result.tsx').then(({ Result }) => show(<Result />, 'result'));
 }
 
-/** The page as a worker of a room, and nothing else. */
+/** Turns the page into a worker of a room, without any other view. */
 async function openRoom(asked: AskedRoom): Promise<void> {
   document.body.dataset['room'] = '';
   const { RoomPanel } = await import('./views/room/panel.tsx');

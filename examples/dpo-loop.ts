@@ -1,7 +1,7 @@
 import type { CustomLoss } from 'webgrpo';
 import type { Learner, Row } from 'webgrpo/learner';
 
-/** DPO (arXiv:2305.18290) of pairs of rows: chosen, rejected, chosen, rejected, ... */
+/** DPO (arXiv:2305.18290) over pairs of rows: chosen, rejected, chosen, rejected, ... */
 export const dpo =
   (beta: number): CustomLoss =>
   ({ logProbs, refLogProbs, seqStart }) => {

@@ -1,7 +1,7 @@
 import type { TrainerEngine } from 'webgrpo';
 import { Learner } from 'webgrpo/learner';
 
-/** Goes on with another engine, bit for bit; the state is plain data, which IndexedDB keeps as well. */
+/** Resumes with another engine, bit for bit. The state is plain data, which IndexedDB can store too. */
 export async function moveTo(engine: TrainerEngine, learner: Learner) {
   const state = structuredClone(await learner.saveState());
   const next = new Learner({ engine, config: learner.config });

@@ -1,8 +1,8 @@
 /**
- * Draws docs/images/architecture.svg from the imports: which modules there are, which folders they hold, who imports whom.
+ * Draws docs/images/architecture.svg from the imports: the modules, their folders, and which module imports which.
  *
  *   node scripts/architecture.mjs            writes the picture
- *   node scripts/architecture.mjs --check    exits with 1 when the committed picture is not what it would write
+ *   node scripts/architecture.mjs --check    exits with 1 if the committed picture differs from what it would write
  *
  * The numbers in the picture are those of README's list "How one training step reads".
  */
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PICTURE = join(ROOT, 'docs', 'images', 'architecture.svg');
 
-/** Modules in reading order with what they do. A module that the imports show and this table lacks is an error. */
+/** Modules in reading order, with their purpose. Fails if the imports show a module that this table lacks. */
 const MODULES = new Map([
   ['demo', 'the page: charts, rollouts, start and stop'],
   ['cli', 'the commands'],
@@ -33,19 +33,19 @@ const MODULES = new Map([
   ['kernels', 'WGSL, one operation a file; printers where a tile must be written out'],
 ]);
 
-/** @typedef {Map<string, Set<string>>} Graph who imports whom */
+/** @typedef {Map<string, Set<string>>} Graph maps an importer to what it imports */
 
-/** The room of a file, and its folder inside the room where it has one. @param {string} file */
+/** Returns the module of a file, and its folder inside the module if it has one. @param {string} file */
 function placeOf(file) {
   const parts = file.split('/');
   if (parts[0] !== 'src') return MODULES.has(parts[0]) ? { room: parts[0] } : {};
   if (file === 'src/index.ts') return { room: 'library' };
-  // errors.ts and yaml.ts: everybody may import them.
+  // errors.ts and yaml.ts: every module can import them.
   if (parts.length === 2) return {};
   return parts.length === 3 ? { room: parts[1] } : { room: parts[1], folder: parts[2] };
 }
 
-/** Files that a file imports or exports from, inside the repository. @param {string} file */
+/** Returns the files that a file imports or exports from, inside the repository. @param {string} file */
 function importsOf(file) {
   const text = readFileSync(join(ROOT, file), 'utf8');
   return [...text.matchAll(/(?:from|import\(|import) ?'(\.[^'?]+)(?:\?[\w-]+)?'/g)].map((match) =>
@@ -86,7 +86,7 @@ function at(map, key, make) {
   return value;
 }
 
-/** All that a node reaches over one or more imports. @param {Graph} graph @param {string} start */
+/** Returns all nodes that a node reaches over one or more imports. @param {Graph} graph @param {string} start */
 function reach(graph, start) {
   const seen = new Set();
   const open = [...(graph.get(start) ?? [])];
@@ -98,7 +98,7 @@ function reach(graph, start) {
   return seen;
 }
 
-/** The arrows that no chain of other arrows implies. @param {Graph} graph @returns {Graph} */
+/** Returns the arrows that no chain of other arrows implies. @param {Graph} graph @returns {Graph} */
 function reduced(graph) {
   return new Map(
     [...graph].map(([from, targets]) => {
@@ -111,7 +111,7 @@ function reduced(graph) {
 }
 
 /**
- * Folders of a room so that each imports those after it. Folders that import each other come as one group.
+ * Sorts the folders of a module so that each imports only those after it. Folders that import each other form one group.
  * @param {Graph} graph @returns {string[][]}
  */
 function inOrder(graph) {
@@ -128,7 +128,7 @@ function inOrder(graph) {
   return groups;
 }
 
-/** README's stations by room or `room/folder`. @returns {Map<string, string[]>} */
+/** Returns README's station numbers by module or `module/folder`. @returns {Map<string, string[]>} */
 function readStations() {
   const section = /## How one training step reads([\s\S]*?)\n## /.exec(
     readFileSync(join(ROOT, 'README.md'), 'utf8'),
@@ -141,7 +141,7 @@ function readStations() {
   return stations;
 }
 
-// --- Drawing. All text is set in a monospaced font or given room to spare, since no font can be measured here.
+// --- Drawing. Fonts cannot be measured here, so texts are monospaced or have space to spare.
 
 const [WIDTH, MARGIN, GAP, LEVEL_GAP, PAD] = [900, 16, 16, 30, 12];
 const [NAME, FOLDER, SANS, LINE, CHIP] = [9.1, 7.25, 7.3, 18, 24];
@@ -170,7 +170,10 @@ const dot = (x, y, number) =>
 /** @param {number} x @param {number} y @param {readonly string[]} numbers */
 const dots = (x, y, numbers) => numbers.map((number, i) => dot(x + 18 * i, y, number));
 
-/** Lines of a sentence, the first one beside the room's name. @param {string} text @param {number} first @param {number} rest */
+/**
+ * Breaks a sentence into lines; the first line is next to the module's name. @param {string} text @param {number} first @param {number}
+ * rest
+ */
 function wrapped(text, first, rest) {
   const lines = [''];
   for (const word of text.split(' ')) {
@@ -181,7 +184,10 @@ function wrapped(text, first, rest) {
   return lines;
 }
 
-/** A room's inside, from its corner (0, 0). @param {string} room @param {number} width @param {string[][]} groups @param {Map<string, string[]>} stations */
+/**
+ * Draws the inside of a module from its corner (0, 0). @param {string} room @param {number} width @param {string[][]} groups @param
+ * {Map<string, string[]>} stations
+ */
 function drawRoom(room, width, groups, stations) {
   const parts = [write('name', PAD, 22, room)];
   const own = stations.get(room) ?? [];
@@ -212,7 +218,7 @@ function drawRoom(room, width, groups, stations) {
 
 /** @typedef {{ room: string, x: number, y: number, w: number, h: number, parts: string[] }} Box */
 
-/** Rooms by level, callers on top: a room lies one level above the highest room it imports. @param {Graph} arrows */
+/** Returns the modules by level, importers on top. A module is one level above the highest module that it imports. @param {Graph} arrows */
 function levelsOf(arrows) {
   /** @type {(room: string) => number} */
   const level = (room) => Math.max(-1, ...[...(arrows.get(room) ?? [])].map(level)) + 1;
@@ -225,7 +231,7 @@ function levelsOf(arrows) {
 /** @param {number} x @param {Box} box */
 const within = (x, box) => Math.min(Math.max(x, box.x + 24), box.x + box.w - 24);
 
-/** Straight down where the boxes lie above each other, else aslant. @param {Box} from @param {Box} to */
+/** Draws an arrow: vertical if the boxes overlap horizontally, otherwise slanted. @param {Box} from @param {Box} to */
 function drawArrow(from, to) {
   const [left, right] = [Math.max(from.x, to.x), Math.min(from.x + from.w, to.x + to.w)];
   const aim = left < right ? (left + right) / 2 : undefined;

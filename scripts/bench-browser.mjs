@@ -1,6 +1,6 @@
 /**
- * `npm run bench:browser`: the benchmark of `npm run bench` in a page, headless; a whole run is kept in
- * bench/results/<adapter>-browser.json. Takes --only, --quick and --json as there. With --peer it is that peer's process.
+ * `npm run bench:browser`: the benchmark of `npm run bench` in a headless browser. A complete run is stored in
+ * bench/results/<adapter>-browser.json. Takes --only, --quick and --json like `npm run bench`. With --peer it measures only that peer.
  */
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { ROOT, setup } from './setup.mjs';
 /** @typedef {import('../bench/peers/types.ts').PeerName} PeerName */
 /** @typedef {import('playwright').Page} Page */
 
-/** A peer that takes longer is ended with its browser. */
+/** Milliseconds after which a peer is ended together with its browser. */
 const PEER_LIMIT_MS = 300_000;
 
 /** @param {string} line */
@@ -31,7 +31,7 @@ function readOptions() {
 }
 
 /**
- * A peer in a browser process of its own.
+ * Measures a peer in a separate browser process.
  * @param {string} address
  * @param {PeerName} name
  * @param {boolean} quick

@@ -1,16 +1,16 @@
 /**
- * `npm run bench:page`: what a visitor of the built page waits for. Builds it (or takes dist/demo as it is: --no-build), serves
- * it with gzip and opens it in a headless Chromium. Prints a table, with --json one object; null = not measured, and why.
+ * `npm run bench:page`: measures how long a visitor of the built page waits. Builds the page (--no-build uses the existing dist/demo),
+ * serves it with gzip and opens it in a headless Chromium. Prints a table, with --json one object; null = not measured, with the reason.
  *
- *   bytesToFirstClick   bodies that the page has loaded, gzipped, at the moment that Start can be pressed; what was pressed then begins
+ *   bytesToFirstClick   gzipped bodies that the page has loaded when Start can be pressed; a run that was pressed then starts
  *                       as soon as the GPU is known, and firstTryMs counts from that press
  *   lcpMs, cls          largest contentful paint; layout shift, as Core Web Vitals counts it, from loading to the end of training
  *   firstTryMs          from the click on Start to a try on screen
  *   firstCurveMs        from the click on Start to the first point of a curve
  *   longTasks           main-thread tasks over 50 ms in two minutes of training (--short: 20 s), and the sum of their milliseconds
- *   clickToPaintP98Ms   clicks on problems during those minutes: to the next paint
- *   heapGrowthMb        of the page's heap after collection, over 60 steps (--short: 8) of a small recipe
- *   inspectorCost       share by which the median step is longer while a try's tokens are looked at
+ *   clickToPaintP98Ms   from a click on a problem during that time to the next paint
+ *   heapGrowthMb        growth of the page's heap after collection, over 60 steps (--short: 8) of a small recipe
+ *   inspectorCost       share by which the median step is longer while a try's tokens are open
  */
 
 /* global document, MutationObserver, PerformanceObserver, requestAnimationFrame, URLSearchParams */
@@ -25,7 +25,7 @@ import { ROOT, setup } from './setup.mjs';
 
 const LIMIT_MS = 300_000;
 
-/** A step of a second or less; its lengths stay alike, since it learns next to nothing. */
+/** Settings for steps of a second or less. The steps keep their length, because the model learns almost nothing. */
 const SMALL = {
   ...{ steps: '1000', n: '4', lr: '1e-9' },
   set: ['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=4', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0'],
@@ -40,7 +40,7 @@ const SMALL = {
  * @property {Record<number, number>} clicks milliseconds to the next paint, by interaction
  */
 
-/** Runs in the page before its own scripts: notes paints, shifts, long tasks and clicks. */
+/** Runs in the page before its own scripts: records paints, shifts, long tasks and clicks. */
 function watchPage() {
   /** @type {Seen} */
   const seen = { bytesToFirstClick: 0, lcpMs: 0, shifts: [], longTasks: [], clicks: {} };
@@ -84,7 +84,7 @@ const whenReady = (page) =>
   page.waitForFunction(() => document.getElementById('start')?.ariaDisabled === 'false', undefined, { polling: 20 });
 
 /**
- * Presses Start; milliseconds until a try stands on the screen, and until a curve has a point.
+ * Presses Start. Returns the milliseconds until a try is on screen, and until a curve has a point.
  * @returns {Promise<{ firstTryMs: number, firstCurveMs: number }>}
  */
 function pressStart() {
@@ -106,7 +106,7 @@ function pressStart() {
 }
 
 /**
- * The page opened afresh, in a tab that has not seen it.
+ * Opens the page in a new tab.
  * @param {BrowserContext} context
  * @param {string} address
  * @param {{ set?: string[], [name: string]: string | string[] | undefined }} settings
@@ -125,7 +125,7 @@ async function openPage(context, address, { set = [], ...settings }) {
 }
 
 /**
- * Largest sum of shifts that follow one another within a second, over at most five.
+ * Returns the largest sum of shifts that follow one another within a second, over at most five seconds.
  * @param {{ at: number, value: number }[]} shifts
  */
 function worstShift(shifts) {
@@ -139,7 +139,7 @@ function worstShift(shifts) {
 }
 
 /**
- * A visit with the recipe as it comes.
+ * Measures a visit with the unchanged recipe.
  * @param {BrowserContext} context
  * @param {string} address
  * @param {number} trainMs
@@ -152,7 +152,7 @@ async function measureVisit(context, address, trainMs) {
   const after = await seenOn(page);
   await page.close();
   const tasks = after.longTasks.filter(({ at }) => at >= before.now);
-  // A click that is painted within 16 ms has no entry.
+  // The browser records no entry for a click that is painted within 16 ms.
   const clicks = Object.values(after.clicks).sort((a, b) => a - b);
   return {
     bytesToFirstClick: after.bytesToFirstClick,
@@ -167,7 +167,7 @@ async function measureVisit(context, address, trainMs) {
 }
 
 /**
- * Picks one problem after another, as a curious visitor does.
+ * Clicks one problem after another, like a visitor.
  * @param {Page} page
  * @param {number} ms
  */
@@ -217,7 +217,7 @@ async function heapGrowth(page, steps) {
 }
 
 /**
- * Step times with the tokens of a try looked at and not, in turn. The step in which it is opened or closed is left out.
+ * Measures step times with the tokens of a try open and closed, in turn. Skips the step in which they are opened or closed.
  * @param {Page} page
  * @param {number} rounds
  */
@@ -271,7 +271,7 @@ async function measureAll(short) {
     ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
     args: CHROMIUM_ARGS,
   });
-  // Each visit has storage of its own: nothing is offered from the one before.
+  // Each visit has its own storage, so that the page does not offer the previous run.
   const visit = async (/** @type {(context: BrowserContext) => Promise<object>} */ work) => {
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     return work(context).finally(() => context.close());

@@ -1,4 +1,7 @@
-/** `node scripts/bench-simulation.mjs`: what the simulation predicts against what pipelines and rooms take; see bench/simulation.ts. */
+/**
+ * `node scripts/bench-simulation.mjs`: compares the simulation's predictions with measured times of pipelines and rooms. See
+ * bench/simulation.ts.
+ */
 
 import { join } from 'node:path';
 import { bundle } from './lib/bundle.mjs';

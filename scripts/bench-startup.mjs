@@ -1,10 +1,10 @@
 /**
- * `npm run bench:startup`: how soon the built page can be used, and how soon it decodes. Opens it in a headless Chromium with a
- * profile of its own: once fresh, then again with warm caches (best of --rounds). Prints JSON; with --keep it goes into
- * the adapter's file in bench/results, as `startup`.
+ * `npm run bench:startup`: measures how soon the built page can be used, and how soon it decodes. Opens the page in a headless Chromium
+ * with a new profile, then again with warm caches (best of --rounds). Prints JSON. With --keep, stores it in the adapter's file in
+ * bench/results, as `startup`.
  *
- *   interactiveMs   from the start of loading until Start can be pressed and the main thread has nothing to do
- *   firstDecodeMs   from pressing Start until a sample that may have two tokens has ended: a prompt, one decode step, its score
+ *   interactiveMs   from the start of loading until Start can be pressed and the main thread is idle
+ *   firstDecodeMs   from pressing Start until a sample of at most two tokens has ended: a prompt, one decode step, its score
  */
 
 /* global document, navigator, requestIdleCallback, setTimeout, URLSearchParams */
@@ -17,11 +17,11 @@ import { CHROMIUM_ARGS } from './lib/chromium.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
-/** Nothing but the first samples; everything else is as in the recipe. */
+/** Settings that limit the run to its first samples; everything else is as in the recipe. */
 const SET = ['data.maxResponseLength=2', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0'];
 const LIMIT_MS = 120_000;
 
-/** Runs in the page before its own scripts: notes when Start can be pressed and the thread is idle. */
+/** Runs in the page before its own scripts: records when Start can be pressed and the thread is idle. */
 function watchStart() {
   const look = () => {
     const button = document.getElementById('start');
@@ -33,7 +33,7 @@ function watchStart() {
 }
 
 /**
- * Presses Start and waits for the first sample; milliseconds, by what the page shows.
+ * Presses Start and waits for the first sample. Returns milliseconds, measured by what the page shows.
  * @returns {Promise<{ firstDecodeMs: number, loadedMs?: number }>}
  */
 function firstSample() {
@@ -94,7 +94,7 @@ async function measureAll(rounds) {
   const query = new URLSearchParams(SET.map((set) => ['set', set]));
   const address = `${server.resolvedUrls?.local[0]}?${query}`;
   const profile = mkdtempSync(join(tmpdir(), 'startup-'));
-  // A browser of its own each time: one that still compiles what the last page asked for would make the next one wait.
+  // A new browser each time: one that still compiles what the last page requested would delay the next one.
   const once = async () => {
     const context = await chromium.launchPersistentContext(profile, {
       ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),

@@ -1,4 +1,4 @@
-/** Writes the table of targets in docs/lab/performance.md from bench/results/*.json. What was not measured stays "-". */
+/** Writes the table of targets in docs/lab/performance.md from bench/results/*.json. A missing measurement is shown as "-". */
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ const times = (/** @type {number | undefined} */ x) => (x === undefined ? '-' : 
 const lowest = (/** @type {number[]} */ values) => (values.length > 0 ? Math.min(...values) : undefined);
 
 /**
- * The measurements, their targets, and where a report has them.
+ * The measurements, their targets, and their place in a report.
  * @type {[what: string, least: string, aim: string, of: (report: Report) => string][]}
  */
 const ROWS = [

@@ -1,7 +1,7 @@
 /**
- * `node scripts/bench-verification.mjs`: how often an honest worker is refused, on the same adapter and on another one, and how many
- * forgeries pass. A worker is a process on one driver, the verifier one on the same or the other: SwiftShader, and lavapipe
- * where it is installed. Prints JSON.
+ * `node scripts/bench-verification.mjs`: measures how often an honest worker is refused, on the same adapter and on another one, and how
+ * many forgeries are accepted. Worker and verifier are processes, each on one driver: SwiftShader, and lavapipe if it is installed. Prints
+ * JSON.
  *   --samples N     honest samples of each worker (default 1000: some 50,000 tokens)
  *   --forgeries N   of each kind (default 1000)
  */
@@ -40,7 +40,7 @@ try {
   const results = [];
   for (const [w, worker] of adapters.entries()) {
     const file = join(folder, `${w}.jsonl`);
-    // Forgeries of one worker are enough: what makes them is the same.
+    // The forgeries of one worker suffice, because all workers use the same code.
     const forgeries = w === 0 ? values.forgeries : '0';
     run(worker, '--write', file, '--samples', values.samples, '--forgeries', forgeries);
     for (const [v, verifier] of adapters.entries())

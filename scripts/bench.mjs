@@ -1,4 +1,4 @@
-/** `npm run bench`: set-up, bundle, bench/main.ts. */
+/** `npm run bench`: set-up, bundle, then bench/main.ts. */
 
 import { join } from 'node:path';
 import { bundle } from './lib/bundle.mjs';

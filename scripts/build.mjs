@@ -1,4 +1,7 @@
-/** `npm run build`: library with types, command line and page into dist/. Prints the sizes of page and library and fails over a limit. */
+/**
+ * `npm run build`: builds library with types, command line and page into dist/. Prints the sizes of page and library and fails if one is
+ * over its limit.
+ */
 
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -41,7 +44,7 @@ try {
   exitOnSetupError(error);
 }
 
-/** Writes the documented types of configs over those that TypeScript infers. */
+/** Replaces the config types that TypeScript infers by documented ones. */
 async function printInputs() {
   const { runnerImport } = await import('vite');
   const { inline } = await import('./lib/inline.mjs');

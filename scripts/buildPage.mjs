@@ -1,7 +1,7 @@
 /**
- * `npm run build:page`: the page for any static host in dist/page/ (relative addresses, so also in a sub-path), and the page in one file,
- * dist/webgrpo.html, which opens from a disk or a USB stick too. `-- --url https://...` is where it will lie: link previews need a whole address of
- * their picture.
+ * `npm run build:page`: builds the page for any static host into dist/page/ (relative addresses, so also in a sub-path), and the page in
+ * one file, dist/webgrpo.html, which opens from a disk or a USB stick too. `-- --url https://...` is the page's future address: link
+ * previews need a complete address of their picture.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { ROOT, setup } from './setup.mjs';
 const DEMO = join(ROOT, 'demo');
 
 /**
- * Vite plugin: the picture's address in full.
+ * Vite plugin: completes the picture's address.
  * @param {string} address
  * @returns {import('vite').Plugin}
  */
@@ -28,7 +28,8 @@ function wholeAddress(address) {
 }
 
 /**
- * Vite plugin: the engine's worker as text, since a file may start no script beside it. Without tfjs, which would be most of it.
+ * Vite plugin: embeds the engine's worker as text, because a page from a file cannot start a script next to it. Without tfjs, which would
+ * be most of the text.
  * @returns {import('vite').Plugin}
  */
 function workerAsText() {
@@ -52,7 +53,7 @@ function workerAsText() {
 }
 
 /**
- * For static hosts.
+ * Builds the page for static hosts.
  * @param {string} folder
  * @param {string | undefined} url
  */
@@ -68,7 +69,7 @@ export async function buildFolder(folder, url) {
 }
 
 /**
- * For a disk: scripts, styles, recipes, models, the recorded run in one text.
+ * Builds the page for a disk: scripts, styles, recipes, models and the recorded run in one text.
  * @param {string} file
  */
 export async function buildFile(file) {
@@ -77,7 +78,7 @@ export async function buildFile(file) {
     policy: (page) =>
       withFilePolicy(
         page
-          // It says that modules need a server.
+          // Removes the script that says that modules need a server, because the file needs none.
           .replace(/<script>[^]*?<\/script>/, '')
           .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
       ),

@@ -1,6 +1,7 @@
 /**
- * Which bundlers build and run the packed library out of the box, engine in the page's thread and in a worker. Prints a Markdown table; exits
- * with 1 when one fails. Names choose: `node scripts/bundlers.mjs webpack next`. Needs a build (`npm run build`) and npm's registry.
+ * Checks which bundlers build and run the packed library with their default settings, with the engine in the page's thread and in a worker.
+ * Prints a Markdown table; exits with 1 if one fails. Names select bundlers: `node scripts/bundlers.mjs webpack next`. Needs a build (`npm
+ * run build`) and npm's registry.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** `npm run campaign`: set-up, bundle, campaign/main.ts. */
+/** `npm run campaign`: set-up, bundle, then campaign/main.ts. */
 
 import { join } from 'node:path';
 import { bundle } from './lib/bundle.mjs';

@@ -1,6 +1,6 @@
 /**
- * Which problems to draw: in order, by difficulty (data.sampler), or redrawn until a group has signal (DAPO's filterGroups).
- * Trains a recipe each way until pass@1 reaches a target, and prints one table of steps, samples and minutes:
+ * Compares ways to select problems: in order, by difficulty (data.sampler), or sampled again until a group has signal (DAPO's
+ * filterGroups). Trains a recipe each way until pass@1 reaches a target, and prints one table of steps, samples and minutes:
  *
  *     node scripts/curriculum-table.mjs configs/gsm8k-tool.yaml 0.95 trainer.totalTrainingSteps=120 seed=1
  */

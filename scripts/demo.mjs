@@ -1,4 +1,4 @@
-/** `npm run demo`: set-up, then Vite's server for the page. Further arguments go to Vite. */
+/** `npm run demo`: set-up, then Vite's server for the page. Additional arguments go to Vite. */
 
 import { join } from 'node:path';
 import { runNode } from './lib/runNode.mjs';

@@ -9,10 +9,10 @@ import { join } from 'node:path';
 import { Application } from 'typedoc';
 import { ROOT } from './setup.mjs';
 
-/** Said elsewhere: settings in docs/reference/config.md, and an error's name is its class. */
+/** Names documented elsewhere: settings in docs/reference/config.md; an error's name is its class. */
 const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
 
-/** Package entry that is left out of the reference: a worker script without exports. */
+/** Package entry that is not in the reference: a worker script without exports. */
 const NO_ENTRY = './worker';
 
 const isCheck = process.argv.includes('--check');
@@ -69,7 +69,7 @@ try {
 }
 
 /**
- * typedoc calls an entry by its path.
+ * Names an entry, which typedoc calls by its path.
  * @param {string} path
  */
 function nameOf(path) {

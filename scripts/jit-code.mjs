@@ -1,5 +1,5 @@
-// Counts the instructions that SwiftShader makes of a kernel: by kind, and those that do nothing. Linux on x86-64, with objdump
-// (binutils). All that was compiled is counted, so a few bytes between routines too.
+// Counts the instructions that SwiftShader compiles a kernel to, by kind, and those without effect. Linux on x86-64, with objdump
+// (binutils). Counts everything that was compiled, including a few bytes between routines.
 //   npm run -s webgrpo -- verify --kernels DIR    # prints those that no file in kernels/ has
 //   node scripts/jit-code.mjs DIR/matmul_subgroup4_32x16.wgsl [more kernels]
 import { execFileSync } from 'node:child_process';
@@ -30,11 +30,11 @@ try {
   exitOnSetupError(error);
 }
 Object.assign(globalThis, globals);
-/** Exported so that it stays reachable: Dawn crashes if it is collected. */
+/** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export const dawn = create([]);
 
 /**
- * [start, end] of what SwiftShader has compiled so far.
+ * Returns [start, end] of the code that SwiftShader has compiled so far.
  * @returns {string[][]}
  */
 function compiled() {
@@ -65,7 +65,7 @@ function disassemble([start, end]) {
 }
 
 /**
- * Loads, stores and copies of whole registers by name, the rest by mnemonic.
+ * Returns the kind of an instruction: loads, stores and copies of whole registers by name, the rest by mnemonic.
  * @param {string} instruction
  */
 function kindOf(instruction) {
@@ -76,7 +76,7 @@ function kindOf(instruction) {
 }
 
 /**
- * A register that is written back to where it has just been read from.
+ * True if a register is written back to the place that it was just read from.
  * @param {string} instruction
  * @param {string | undefined} before
  */
@@ -90,7 +90,7 @@ const found = adapter ? `${adapter.info.device} ${adapter.info.description}` : '
 if (!adapter || !/swiftshader/i.test(found))
   fail(`This reads SwiftShader's code, but the adapter is ${found}; set VK_ICD_FILENAMES.`);
 const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
-const pipelines = []; // kept, so that the memory of one is not given to the next
+const pipelines = []; // kept, so that the memory of one is not reused for the next
 for (const file of files) {
   const before = new Set(compiled().map(String));
   const started = performance.now();

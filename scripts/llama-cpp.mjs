@@ -1,6 +1,6 @@
 /**
- * What llama.cpp computes with our GGUF files, against float64: a tiny model of each family in F32, F16 and Q8_0. Installs node-llama-cpp,
- * which brings llama.cpp's binaries (0.7 GB), into a folder of its own; NODE_LLAMA_CPP names one that is there already.
+ * Compares the results of llama.cpp with our GGUF files to float64: a tiny model of each family in F32, F16 and Q8_0. Installs
+ * node-llama-cpp, which contains llama.cpp's binaries (0.7 GB), into a separate folder. NODE_LLAMA_CPP names an existing one.
  */
 
 import { execFileSync } from 'node:child_process';

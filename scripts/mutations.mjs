@@ -1,8 +1,8 @@
 /**
- * Breaks the code on purpose, one line at a time, and tells which test sees it:
+ * Breaks the code on purpose, one line at a time, and prints which test detects it:
  *   node scripts/mutations.mjs [--at COMMIT ...] [words]
- * Each commit (default: HEAD) is checked out into a folder of its own; words choose breaks by name. Prints a Markdown table
- * with a column a commit. Only the test files named with a break are run, after they have passed on the code as it is.
+ * Each commit (default: HEAD) is checked out into a separate folder; words select breaks by name. Prints a Markdown table with one column
+ * per commit. Runs only the test files listed for a break, and first checks that they pass on the unchanged code.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -25,8 +25,8 @@ function git(...args) {
 }
 
 /**
- * Runs test files and returns the first test that failed, '' when all passed. Projects run one after another: vitest takes no two of
- * different numbers of workers.
+ * Runs test files and returns the first test that failed, '' if all passed. Projects run one after another, because vitest cannot combine
+ * projects with different numbers of workers.
  * @param {string} folder
  * @param {string[]} tests
  * @param {Record<string, string>} env
@@ -71,7 +71,7 @@ function failureIn(folder, project, tests, env) {
 }
 
 /**
- * The test that caught a break in the checkout at `folder`.
+ * Returns the test that detected a break in the checkout at `folder`.
  * @param {string} folder
  * @param {Mutation} mutation
  * @param {Record<string, string>} env
@@ -97,7 +97,7 @@ function outcome(folder, { tests, formerly, ...now }, env) {
 }
 
 /**
- * One cell for each break, under a commit.
+ * Returns one cell for each break, under a commit.
  * @param {string} commit
  * @param {Mutation[]} mutations
  * @param {Record<string, string>} env

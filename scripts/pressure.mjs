@@ -1,6 +1,6 @@
 /**
- * Runs everyday's tests on one core beside two busy loops and prints what failed: a test that depends on the speed of the machine
- * fails here. `node scripts/pressure.mjs [words]` takes the words of `npm test`. A stage of `npm test -- --full`.
+ * Runs the everyday tests on one core next to two busy loops and prints which failed. A test that depends on the speed of the machine fails
+ * here. `node scripts/pressure.mjs [words]` takes the words of `npm test`. A stage of `npm test -- --full`.
  */
 
 import { spawn, spawnSync } from 'node:child_process';
@@ -15,7 +15,7 @@ const words = process.argv.slice(2);
 
 const canPin = spawnSync('taskset', ['-c', '0', process.execPath, '--version']).status === 0;
 const pin = canPin ? ['taskset', '-c', '0'] : [];
-// Without taskset the pressure comes from more loops.
+// Without taskset, more loops are needed for the same load.
 const loops = canPin ? 2 : 2 * cpus().length;
 if (!canPin) say(`pressure: taskset is missing, so the tests are not pinned; ${loops} busy loops run beside them`);
 

@@ -1,4 +1,7 @@
-/** `node scripts/preview.mjs`: demo/public/preview.png, the picture of link previews: the page with its recorded run, of which 1200 x 630 are shown. */
+/**
+ * `node scripts/preview.mjs` writes demo/public/preview.png, the picture of link previews: 1200 x 630 pixels of the page with its recorded
+ * run.
+ */
 
 /* global document */
 
@@ -30,7 +33,7 @@ try {
     const reward = document.querySelector('figure[data-chart="reward"]');
     return Number(/** @type {HTMLElement | null} */ (reward)?.dataset.points) === 80;
   });
-  // A preview shows what there is to see, and no settings or notices.
+  // A preview shows the content, without settings or notices.
   await page.addStyleTag({
     content: `#notices, #told, #cards, .controls, #ask, #rules, #runs, #adapter-place { display: none !important }
       main { display: flex !important; flex-direction: column-reverse; justify-content: flex-end } #charts { order: 1 } h1 { font-size: 40px }`,

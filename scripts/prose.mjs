@@ -23,7 +23,7 @@ import { ROOT } from './setup.mjs';
 const CEILINGS = join(ROOT, 'scripts', 'prose.json');
 const git = (/** @type {string[]} */ ...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
 
-/** @param {string[]} patterns of paths, as `git ls-files` takes them */
+/** @param {string[]} patterns of paths, in the notation of `git ls-files` */
 const lines = (...patterns) =>
   git('ls-files', '-z', '--', ...patterns)
     .split('\0')

@@ -1,12 +1,12 @@
 /**
  * Applies the recipes of CONTRIBUTING.md ("Add a ...") to a copy of the checkout, runs their commands, and prints the files that each
- * recipe changes. `node scripts/recipes.mjs [words]`: words choose recipes by their title. A stage of `npm test -- --full`.
+ * recipe changes. `node scripts/recipes.mjs [words]`: words select recipes by their title. A stage of `npm test -- --full`.
  *
- * A comment before a code block says what becomes of the block:
+ * A comment before a code block says how the block is used:
  *   <!-- create PATH -->                    <!-- append PATH -->
  *   <!-- insert PATH after "LINE" -->       before or after the one line that contains LINE
  *   <!-- run -->                            each line is a command, which must exit with 0; also: run, exits 3, prints "TEXT"
- * and without a block:
+ * Comments without a block:
  *   <!-- replace PATH "FROM" "TO" -->
  *   <!-- fails N PATH "FROM" "TO": COMMAND -->   after the replacement, COMMAND ends with "N failed"
  */
@@ -23,7 +23,7 @@ import { ROOT, setup } from './setup.mjs';
 const ORDER = /^<!-- ((?:create|append|insert|replace|run|fails)\b.*?) -->$/;
 
 /**
- * The recipes of a document by title, each with its orders and the code block behind each.
+ * Returns the recipes of a document by title, each with its orders and the code block after each order.
  * @param {string} markdown
  * @returns {Map<string, Step[]>}
  */
@@ -45,7 +45,7 @@ export function readRecipes(markdown) {
 }
 
 /**
- * The code block after a line: fenced, or indented by four spaces.
+ * Returns the code block after a line: fenced, or indented by four spaces.
  * @param {string[]} lines
  * @param {number} at
  */
@@ -65,14 +65,14 @@ function blockAfter(lines, at) {
 }
 
 /**
- * Words and "quoted texts" of an order.
+ * Returns the words and "quoted texts" of an order.
  * @param {string} order
  */
 const wordsOf = (order) =>
   [...order.matchAll(/"((?:[^"\\]|\\.)*)"|[^\s":]+/g)].map(([word, quoted]) => quoted?.replace(/\\(.)/g, '$1') ?? word);
 
 /**
- * Carries one step out in `folder`. Throws Error if it cannot, or if a command ends otherwise than the step says.
+ * Executes one step in `folder`. Throws Error if that fails, or if a command does not end as the step says.
  * @param {Step} step
  * @param {string} folder
  */
@@ -92,7 +92,7 @@ function apply({ order, block }, folder) {
 
 /**
  * @param {string} order
- * @param {string} block a command on each line
+ * @param {string} block one command per line
  * @param {string} folder
  */
 function runAll(order, block, folder) {
@@ -119,9 +119,9 @@ function inserted(text, block, [path, where, part]) {
 }
 
 /**
- * Replaces a text of a file and returns how to undo that.
+ * Replaces a text in a file and returns a function that undoes that.
  * @param {string} folder
- * @param {string[]} words path, the text, what stands for it
+ * @param {string[]} words path, the text, its replacement
  */
 function replaceIn(folder, [file, from, to]) {
   const path = join(folder, file);
@@ -166,7 +166,7 @@ function git(...args) {
 }
 
 /**
- * The files that a recipe changes, by git.
+ * Runs a recipe and returns the files that it changes, by git.
  * @param {Step[]} steps
  */
 function tryRecipe(steps) {

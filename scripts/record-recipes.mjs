@@ -1,10 +1,10 @@
 /**
- * Prints what cards of the page show of recipes that were run: the curve, and seconds by phase.
+ * Prints the data for the page's cards from recorded runs: the curve, and seconds by phase.
  *
  *     npm run -s webgrpo -- train configs/reverse-text.yaml
  *     node scripts/record-recipes.mjs runs/reverse-text [--share=0.42]
  *
- * `--share`: of the clock, what the run would have taken alone on the machine: processor seconds over 1.75 times its seconds.
+ * `--share`: share of the wall time that the run would have taken alone on the machine: processor seconds over 1.75 times its seconds.
  */
 
 import { existsSync, readFileSync } from 'node:fs';

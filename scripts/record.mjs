@@ -1,6 +1,6 @@
 /**
- * `node scripts/record.mjs`: trains the default recipe by the command line (minutes on a CPU) and writes demo/recorded/gsm8k-tool.bin, which the
- * page plays where it cannot train. `--from FOLDER` takes a run that is done: of `train configs/gsm8k-tool.yaml trainer.logRollouts=16`.
+ * `node scripts/record.mjs` trains the default recipe by the command line (minutes on a CPU) and writes demo/recorded/gsm8k-tool.bin. The
+ * page plays it if it cannot train. `--from FOLDER` uses a finished run of `train configs/gsm8k-tool.yaml trainer.logRollouts=16`.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -14,11 +14,11 @@ import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 const FILE = join(ROOT, 'demo', 'recorded', 'gsm8k-tool.bin');
-/** Two problems of eight tries. */
+/** Number of recorded tries: two problems of eight tries each. */
 const TRIES = 16;
 const COMMAND = `webgrpo train configs/gsm8k-tool.yaml trainer.logRollouts=${TRIES}`;
 
-/** Trains into a folder of its own. */
+/** Trains into a new folder and returns it. */
 async function train() {
   const parent = mkdtempSync(join(tmpdir(), 'webgrpo-record-'));
   const program = join(ROOT, 'scripts', 'webgrpo.mjs');
@@ -35,7 +35,7 @@ const linesOf = (file) =>
     .filter(Boolean)
     .map((line) => JSON.parse(line));
 
-/** How fast the machine was says nothing about the page's own. */
+/** Removes timings, because the recording machine says nothing about the visitor's. */
 const withoutTimes = (/** @type {Record<string, number>} */ line) =>
   Object.fromEntries(Object.entries(line).filter(([name]) => !/^(timing|perf\/(?!trained_tokens))/.test(name)));
 

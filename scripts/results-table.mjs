@@ -1,5 +1,5 @@
 /**
- * Prints docs/lab/results.md's table from run folders:
+ * Prints the table of docs/lab/results.md from run folders:
  *   node scripts/results-table.mjs runs/seed-1 runs/seed-2 runs/seed-3
  */
 
@@ -19,7 +19,7 @@ const endingWith = (/** @type {Metrics} */ metrics, /** @type {string} */ suffix
 const show = (/** @type {number | undefined} */ value) => (value === undefined ? '' : value.toFixed(3));
 
 /**
- * One row a run, from its metrics.jsonl.
+ * Returns one row per run, from its metrics.jsonl.
  * @param {string} folder
  */
 function row(folder) {

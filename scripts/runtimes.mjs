@@ -1,7 +1,7 @@
 /**
- * One GRPO step of the packed library in Node, in Bun and in Deno: Node and Bun with Dawn (the package `webgpu`), Deno with the WebGPU that it
- * brings. Prints a Markdown table; exits with 1 when one fails. Names choose: `node scripts/runtimes.mjs deno`. Needs a build
- * (`npm run build`) and npm's registry, from which Bun and Deno are installed.
+ * Runs one GRPO step of the packed library in Node, Bun and Deno: Node and Bun with Dawn (the package `webgpu`), Deno with its own WebGPU.
+ * Prints a Markdown table; exits with 1 if one fails. Names select runtimes: `node scripts/runtimes.mjs deno`. Needs a build (`npm run
+ * build`) and npm's registry, from which Bun and Deno are installed.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -12,7 +12,7 @@ import { pack } from './lib/bundlers.mjs';
 import { exitOnSetupError, messageOf, needsShell, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
-/** Dawn from this checkout: 132 MB that need not be downloaded again. */
+/** Dawn of this checkout, to avoid another download of 132 MB. */
 const DAWN = join(ROOT, 'node_modules', 'webgpu');
 
 /** @type {Record<string, { packages: string[], command: (folder: string, file: string) => string[], withDawn: boolean }>} */
@@ -51,7 +51,7 @@ function tryRuntime(name, tarball) {
   try {
     const { packages, command, withDawn } = RUNTIMES[name];
     writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n');
-    // Bun and Deno fetch their programs in an install script.
+    // Bun and Deno download their programs in an install script.
     run(
       folder,
       'npm',

@@ -1,7 +1,7 @@
 /**
- * `node scripts/screenshots.mjs [NAME...]`: pictures of the page's states into docs/images, as page-NAME.png, and README's demo.png.
- * Starts Vite's server, opens the page in a headless Chromium and does what a visitor does. All of them take minutes on a CPU.
- * A state whose view the page lacks is skipped with a line.
+ * `node scripts/screenshots.mjs [NAME...]` writes pictures of the page's states to docs/images, as page-NAME.png, and README's demo.png.
+ * Starts Vite's server, opens the page in a headless Chromium and acts like a visitor. All pictures together take minutes on a CPU. A state
+ * whose view is missing in the page is reported and skipped.
  */
 
 /* global document, Navigator */
@@ -18,7 +18,7 @@ const DESK = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 const LIMIT_MS = 600_000;
 
-/** Steps of a second or less, so that every state is soon there. */
+/** Settings for steps of a second or less, so that every state is reached soon. */
 const QUICK =
   'n=4&set=data.trainBatchSize=8&set=actor.ppoMiniBatchSize=4&set=trainer.valBeforeTrain=false&set=trainer.testFreq=0';
 
@@ -30,11 +30,11 @@ const QUICK =
  * @property {boolean} [forced] forced colours
  * @property {boolean} [phone]
  * @property {number} [steps] trained before the picture
- * @property {(page: Page) => Promise<string | void>} [act] returns what is missing
+ * @property {(page: Page) => Promise<string | void>} [act] returns the name of a missing element
  */
 
 /**
- * Presses a button, summary or tab by its name; says so where there is none.
+ * Presses a button, summary or tab by its name. Reports it if it is missing.
  * @param {Page} page
  * @param {RegExp} name
  */
@@ -72,7 +72,7 @@ async function triesAreThere(page) {
 
 /** @type {Record<string, State>} */
 const STATES = {
-  // README's: the recipe as it comes, far enough for its curves to be seen, and its tries compared.
+  // README's picture: the unchanged recipe after enough steps for curves and compared tries.
   demo: {
     size: { width: 1440, height: 1150 },
     steps: 25,
@@ -165,7 +165,7 @@ async function train(page, steps) {
  * @param {string} address
  * @param {string} file
  * @param {State} state
- * @returns {Promise<string | void>} what is missing
+ * @returns {Promise<string | void>} the name of a missing element
  */
 async function take(browser, address, file, { query = '', size, colours = 'light', forced, phone, steps, act }) {
   const context = await browser.newContext({

@@ -1,7 +1,7 @@
 /**
- * All the set-up there is: packages, a WebGPU adapter for Node, a Chromium for the tests. Plain Node, no dependencies.
- * Its findings are remembered, so a second start costs a few milliseconds. `node scripts/setup.mjs` runs all of it; words after it (adapter,
- * browser, nats-server) choose.
+ * The complete set-up: packages, a WebGPU adapter for Node, a Chromium for the tests. Plain Node without dependencies. Its findings are
+ * stored, so a second start takes a few milliseconds. `node scripts/setup.mjs` runs all of it; words after it (adapter, browser,
+ * nats-server) select parts.
  */
 
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
@@ -14,12 +14,12 @@ import { ensurePackages } from './lib/packages.mjs';
 import { exitOnSetupError, say } from './lib/say.mjs';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
-// Inside node_modules: a fresh install forgets it.
+// Inside node_modules, so that a new install deletes it.
 const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
 
 /**
- * Prepares what is asked for and returns the environment to run with. `dev: false` installs what a run needs and no more.
- * Throws SetupError, which says what to do.
+ * Prepares the requested parts and returns the environment to run with. `dev: false` installs only what a run needs. Throws SetupError,
+ * which says what to do.
  */
 export function setup({ dev = true, adapter = false, browser = false } = {}) {
   process.chdir(ROOT);
@@ -31,7 +31,7 @@ export function setup({ dev = true, adapter = false, browser = false } = {}) {
   return env;
 }
 
-/** The environment in which Dawn finds an adapter. Throws SetupError if there is none. */
+/** Returns the environment in which Dawn finds an adapter. Throws SetupError if none is found. */
 export function adapterEnv() {
   const asked = { icd: process.env.VK_ICD_FILENAMES ?? '', chrome: process.env.CHROME_PATH ?? '' };
   let found = recall('adapter', asked);
@@ -41,7 +41,7 @@ export function adapterEnv() {
   return found.env;
 }
 
-/** The environment that names a full Chromium. Throws SetupError if there is none. */
+/** Returns the environment that names a full Chromium. Throws SetupError if none is found. */
 export function browserEnv() {
   const asked = { chrome: process.env.CHROME_PATH ?? '' };
   let found = recall('browser', asked);
@@ -51,12 +51,12 @@ export function browserEnv() {
 }
 
 /**
- * The findings, by question.
+ * The stored findings, by topic.
  * @typedef {{ adapter: import('./lib/adapter.mjs').Adapter, browser: { path: string } }} Found
  */
 
 /**
- * Earlier answers, each with what it was asked for.
+ * Reads the stored findings, each with the environment that it depends on.
  * @returns {{ [What in keyof Found]?: { asked: object, found: Found[What] } }}
  */
 function memory() {
@@ -64,7 +64,7 @@ function memory() {
 }
 
 /**
- * An earlier answer to the same question.
+ * Returns a stored finding for the same environment.
  * @template {keyof Found} What
  * @param {What} what
  * @param {object} asked

@@ -1,4 +1,4 @@
-/** Prints what people download, page and library; fails over a limit. A stage of `npm test`. */
+/** Prints the download sizes of page and library; fails if one is over its limit. A stage of `npm test`. */
 
 import { join } from 'node:path';
 import { checkSizes } from './lib/size.mjs';

@@ -1,8 +1,9 @@
 /**
- * `npm test`: set-up, then everyday's checks, then one table. `npm test -- unit lint` runs only the stages named; words after
- * them choose test files, as in `npm test -- gpu rmsnorm`.
+ * `npm test`: set-up, then the everyday checks, then one table. `npm test -- unit lint` runs only the named stages; words after them select
+ * test files, as in `npm test -- gpu rmsnorm`.
  *   --full   runs everything: tests on real engines, lavapipe, every GPU test in Chromium, size, docs, bundlers, runtimes, the
- *            short campaign, CONTRIBUTING's recipes, and everyday's tests under pressure. A stage that only --full has can be named without it.
+ *            short campaign, CONTRIBUTING's recipes, and the everyday tests under load. A stage that only --full has can be named without
+ *            it.
  *   --times  stores the seconds of the stages that ran in test/seconds.json
  * The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
  */
@@ -87,7 +88,7 @@ const e2e = {
   inChromium: true,
 };
 
-/** Checks that need no program: they run while programs are looked for and installed. */
+/** Checks that need no program. They run while programs are searched and installed. */
 const CHECKS = [
   check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
   check('prose', join(ROOT, 'scripts', 'prose.mjs')),
@@ -96,8 +97,8 @@ const CHECKS = [
 ];
 
 /**
- * Groups run one after another, the lanes of a group side by side, the stages of a lane one after another. A software adapter computes on
- * all cores, so stages that use the GPU much run alone.
+ * Groups run one after another, the lanes of a group concurrently, the stages of a lane one after another. A software adapter uses all
+ * cores, so stages with heavy GPU use run alone.
  * @type {Stage[][][]}
  */
 const GROUPS = [
@@ -130,7 +131,7 @@ function prepare(stages) {
     try {
       found.set(program, ask());
     } catch (error) {
-      if (!(error instanceof SetupError) || error.exitCode === 2) throw error; // 2: the user's own setting is wrong
+      if (!(error instanceof SetupError) || error.exitCode === 2) throw error; // exit code 2: the user's own setting is wrong
       found.set(program, undefined);
     }
     if (found.get(program)) return;
@@ -155,7 +156,7 @@ function prepare(stages) {
  * @param {Stage} stage
  * @param {Found} found
  * @param {string[]} words
- * @param {boolean} isAlone nothing runs beside it, so its output is shown live
+ * @param {boolean} isAlone true if no other stage runs, so that its output is shown live
  * @returns {Promise<Row>}
  */
 async function runStage({ name, args, env: own, count, files, needs, inChromium }, found, words, isAlone) {
@@ -192,7 +193,7 @@ async function runStage({ name, args, env: own, count, files, needs, inChromium 
 
 /**
  * @param {Stage[][]} group
- * @param {Stage[]} stages those that were chosen
+ * @param {Stage[]} stages the selected stages
  * @param {Found} found
  * @param {string[]} words
  */
@@ -214,7 +215,7 @@ async function runLane(lane, found, words, isAlone) {
 }
 
 /**
- * Installs what the stages need in a process of its own, so that others are awaited meanwhile. A failure is reported by `prepare`.
+ * Installs the programs of the stages in a separate process, so that other stages run meanwhile. `prepare` reports failures.
  * @param {Stage[]} stages
  */
 async function install(stages) {
@@ -242,9 +243,8 @@ function printTable(rows, seconds) {
 }
 
 /**
- * Seconds of the stages that have test files.
+ * Returns the seconds of the stages that have test files.
  * @param {Row[]} rows
- * @returns {import('./lib/testBudget.mjs').Times}
  */
 function timesOf(rows) {
   const tenths = (/** @type {number} */ seconds) => Math.round(seconds * 10) / 10;
@@ -279,7 +279,7 @@ function printFailures(rows) {
 }
 
 /**
- * Names of stages come first, words of files after them.
+ * Splits words into names of stages, which come first, and words of files.
  * @param {string[]} words
  */
 function chosen(words) {
@@ -309,7 +309,7 @@ try {
   const [rows] = await Promise.all([runLane(checks, new Map(), files, false), install(stages)]);
   const found = prepare(stages);
   for (const group of GROUPS) rows.push(...(await runGroup(group, stages, found, files)));
-  // A choice of files, or of tests by --full, has other shares.
+  // With selected files, or with the additional tests of --full, the shares differ.
   if (files.length === 0) {
     for (const { name } of rows)
       if (existsSync(kernelsFile(name))) process.stdout.write(kernelsThatDidNotRun(name, kernelsFile(name)));

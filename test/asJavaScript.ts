@@ -1,11 +1,14 @@
-/** Source files as JavaScript in a folder of their own, for a test's child process, which any Node runs. */
+/** Writes source files as JavaScript to a new folder, for a test's child process in any version of Node. */
 
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { ModuleKind, ScriptTarget, transpileModule } from 'typescript';
 
-/** `files` from the repository's root, with all that they import but packages; returns the root of what was written. */
+/**
+ * Writes `files` (relative to the repository's root) and everything that they import, except packages. Returns the root of the written
+ * files.
+ */
 export function asJavaScript(...files: string[]): string {
   const root = mkdtempSync(join(tmpdir(), 'webgrpo-javascript-'));
   const options = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022, rewriteRelativeImportExtensions: true };

@@ -1,4 +1,4 @@
-/** A run for clients without a GPU: an engine that says what a script tells it to, and can be told to wait. */
+/** A client run without a GPU: its engine returns scripted replies, and can be told to wait. */
 
 import { resolveTrainConfig } from '../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../src/grpo/config/input.ts';
@@ -11,10 +11,10 @@ import { noStats } from '../src/rollout/server/stats.ts';
 import { TINY_CONFIG } from './tinyConfig.ts';
 import { tokenizer } from './scriptedTurns.ts';
 
-/** Answers each request with `says`; 'wait' = not before `go` or an abort, its first token shown meanwhile. */
+/** Answers each request with the result of `says`; 'wait' = waits for `go` or an abort, after it has shown the first token. */
 export class TalkingEngine implements RolloutEngine {
   readonly requests: GenerateRequest[] = [];
-  /** Ids that were generated for and are not released yet. */
+  /** Request ids that were generated for and are not released yet. */
   readonly held = new Set<string>();
   paused = false;
   version = 0;
@@ -98,7 +98,7 @@ export class TalkingEngine implements RolloutEngine {
   }
 }
 
-/** A run whose model is not there: its steps cannot train, everything before can. */
+/** Creates a run without a model. Its steps cannot train; everything before training works. */
 export function talkingRun({
   change = {},
   limits = {},

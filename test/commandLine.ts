@@ -1,4 +1,4 @@
-/** A command line in the test's own process: what it printed, and the signals it is sent. */
+/** Runs the command line in the test's own process, collects its output, and sends it signals. */
 
 import { PassThrough } from 'node:stream';
 import { main } from '../src/cli/main.ts';
@@ -11,22 +11,22 @@ import { ScriptedEngine } from './scriptedEngine.ts';
 interface Around {
   env?: NodeJS.ProcessEnv;
   createEngine?: Io['createEngine'];
-  /** Standard error is a terminal, which is told every phase of a step. */
+  /** True if standard error counts as a terminal, which shows every phase of a step. */
   isTTY?: boolean;
   /** Called with each line of standard error. */
   onLine?: (line: string) => void;
 }
 
-/** A command that has started; `done` resolves when it ends. */
+/** A command that was started; `done` resolves when it ends. */
 export class RunningCommand {
   stdout = '';
   stderr = '';
   /** Signals that would have ended the process. */
   readonly endedBy: Signal[] = [];
-  /** Sends it a signal. */
+  /** Sends a signal to the command. */
   signal: (signal: Signal) => void = () => undefined;
   readonly done: Promise<{ status: number; stdout: string; said: string[] }>;
-  /** Resolves once it handles signals. */
+  /** Resolves when the command handles signals. */
   readonly listens: Promise<void>;
   #awaited: { pattern: RegExp; found: (match: RegExpExecArray) => void }[] = [];
 
@@ -57,7 +57,7 @@ export class RunningCommand {
     });
   }
 
-  /** Resolves with the match as soon as standard error has it; rejects when the command ends without. */
+  /** Resolves with the match as soon as standard error contains it. Rejects if the command ends without it. */
   said(pattern: RegExp): Promise<RegExpExecArray> {
     const match = new Promise<RegExpExecArray>((found) => this.#awaited.push({ pattern, found }));
     this.#look();
@@ -82,7 +82,7 @@ const ADAPTER = {
   ...{ subgroupSize: 0, subgroupMaxSize: 0, features: [] },
 };
 
-/** What `createEngine` gives commands that train: scripted engines on one gate. */
+/** Returns the `createEngine` of commands that train: it creates scripted engines, all on one gate. */
 export const scriptedEngines =
   (gate?: Gate): Io['createEngine'] =>
   async ({ config, weights, tokenizerJson, tokenizerConfigJson, withReference = false }) => {

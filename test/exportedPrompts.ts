@@ -1,4 +1,4 @@
-/** Runs whose exported prompts are compared with ids that TRL and transformers made: test/fixtures/exportedPrompts.json. */
+/** Runs whose exported prompts are compared with the token ids of TRL and transformers: test/fixtures/exportedPrompts.json. */
 
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
@@ -10,13 +10,13 @@ const MODEL = 'checkpoints/gsm8k-tool';
 export const CONFIG = 'configs/gsm8k-tool.yaml';
 export const FIXTURE = 'test/fixtures/exportedPrompts.json';
 
-/** Ids of one run's first prompt, and of what follows a call whose result is 24; null if no tool is called. */
+/** Token ids of one run's first prompt, and of the text after a call whose result is 24; null if no tool is called. */
 export interface PeerIds {
   prompt: number[];
   turn: number[] | null;
 }
 
-/** Ids of a peer, and a hash of the template that they were made with. */
+/** Token ids of a peer, and a hash of the template that they were made with. */
 export interface StoredIds extends PeerIds {
   template: string;
 }
@@ -28,7 +28,7 @@ const file = (name: string, text: string) => {
 };
 const problem = { question: 'How many pens are 12 times 4 pens?', answer: '<<12*4=48>>\n#### 48' };
 const data = file('problems.jsonl', `${JSON.stringify(problem)}\n`.repeat(16));
-/** As Qwen writes turns: a line end behind each, and tools only if there are any. */
+/** A template like Qwen's: a line end after each turn, and tools only if there are any. */
 const template = file(
   'template.jinja',
   "{%- if tools is not none and tools %}{{- '<|im_start|>system\\n# Tools' }}{%- for tool in tools %}" +
@@ -50,7 +50,7 @@ export const RUNS: Readonly<Record<string, readonly string[]>> = {
   'another template with schemas': [SCHEMAS, `model.customChatTemplate=${template}`],
 };
 
-/** Writes a run for a peer. Returns its folder and the sentences of what is not carried. */
+/** Writes a run for a peer. Returns its folder and the sentences about what is lost. */
 export async function exported(peer: string, name: string, overrides: readonly string[]) {
   const out = join(folder, `${peer}-${name}`.replaceAll(/\W+/g, '-'));
   let notCarried: string[] = [];

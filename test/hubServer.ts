@@ -4,22 +4,22 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The one commit there is. */
+/** The only commit of the repository. */
 export const SHA = '0123456789abcdef0123456789abcdef01234567';
 
-/** Handles one request for a file's bytes in place of the server; `send` answers as it would have. */
+/** Handles one request for a file's bytes instead of the server; `send` answers normally. */
 type Fault = (response: ServerResponse, send: () => void) => void;
 
 /** The repository `org/tiny`, and its files at `/files/`. */
 export interface Hub {
   endpoint: string;
   files: Map<string, Uint8Array>;
-  /** The requests, one line each, with their ranges. */
+  /** The requests, one per line, with their ranges. */
   log: string[];
   /** Faults of the next requests for a file's bytes, in order. */
   faults: Map<string, Fault[]>;
   etagOf(file: string): string;
-  /** Sends so many bytes of the file, then cuts the connection. */
+  /** Returns a fault that sends `bytes` bytes of the file, then closes the connection. */
   cutAfter(file: string, bytes: number): Fault;
   close(): void;
 }
@@ -54,7 +54,7 @@ export async function startHub(files: Map<string, Uint8Array>): Promise<Hub> {
 }
 
 const etags = new WeakMap<Uint8Array, string>();
-/** Large files are hashed once. */
+/** Returns the ETag of a file. Large files are hashed once. */
 function etagOf(bytes: Uint8Array): string {
   if (!etags.has(bytes)) etags.set(bytes, `"${hash('md5', bytes)}"`);
   return etags.get(bytes)!;
@@ -66,7 +66,7 @@ function answer(
   response: ServerResponse,
 ) {
   const url = request.url!;
-  // As the hub does for pages of other sites.
+  // The hub allows pages of other sites too.
   response.setHeader('access-control-allow-origin', '*');
   response.setHeader('access-control-expose-headers', 'ETag, Content-Range, Content-Length, Accept-Ranges');
   if (request.method === 'OPTIONS')
@@ -75,7 +75,7 @@ function answer(
   if (url === '/api/models/org/tiny/revision/main?blobs=true') return void response.end(JSON.stringify(listing(files)));
   const file = url.slice(url.lastIndexOf('/') + 1);
   if (!files.has(file)) return void response.writeHead(404).end();
-  // `resolve` redirects to the host that has the bytes.
+  // `resolve` redirects to the host of the bytes.
   if (url.startsWith('/org/tiny/resolve/')) return void response.writeHead(302, { location: `/cdn/${file}` }).end();
   const fault = faults.get(file)?.shift();
   const send = () => sendFile(request, response, files.get(file)!);

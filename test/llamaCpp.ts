@@ -1,9 +1,9 @@
-/** llama.cpp through node-llama-cpp, which is no dependency: `node scripts/llama-cpp.mjs` installs it beside. */
+/** llama.cpp through node-llama-cpp, which is not a dependency. `node scripts/llama-cpp.mjs` installs it in a separate folder. */
 
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** As far as it is used here. */
+/** The parts of node-llama-cpp that are used here. */
 interface NodeLlamaCpp {
   getLlama(options: object): Promise<{ loadModel(options: { modelPath: string }): Promise<LlamaModel> }>;
 }
@@ -17,7 +17,7 @@ interface LlamaSequence {
   ): Promise<({ next: { probabilities: Map<number, number> } } | undefined)[]>;
 }
 
-/** Log-probs of ids[1..], each given all before it. `folder` is where node-llama-cpp was installed. */
+/** Returns log-probs of ids[1..], each given all ids before it. `folder` is where node-llama-cpp was installed. */
 export async function logProbsOf(folder: string, file: string, ids: readonly number[]): Promise<number[]> {
   const entry = pathToFileURL(join(folder, 'node_modules', 'node-llama-cpp', 'dist', 'index.js')).href;
   const { getLlama } = (await import(/* @vite-ignore */ entry)) as NodeLlamaCpp;

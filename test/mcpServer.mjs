@@ -1,6 +1,6 @@
 /**
- * An MCP server over stdio that misbehaves: `node test/mcpServer.mjs FAULT`. It has the tools `echo` (its arguments as JSON) and `fault`, which
- * does what FAULT says; some faults are there from the start. It keeps a count for each process: `count`.
+ * An MCP server over stdio that misbehaves: `node test/mcpServer.mjs FAULT`. It has the tools `echo` (returns its arguments as JSON),
+ * `count` (counts calls of the process) and `fault`, which misbehaves as FAULT says. Some faults are present from the start.
  */
 
 import { spawn } from 'node:child_process';
@@ -56,7 +56,7 @@ if (fault === 'child') {
 if (fault === 'deaf' || fault === 'child') setInterval(() => {}, 1000);
 if (fault === 'secret') process.stderr.write(`key ${process.env['KEY']}\n`);
 
-/** What `fault` does; undefined = no answer. @param {number} id */
+/** Runs the tool `fault`; undefined = no answer. @param {number} id */
 function misbehave(id) {
   switch (fault) {
     case 'dies in the eighth':

@@ -1,4 +1,4 @@
-/** A nats-server for tests, on ports that are free. */
+/** A nats-server for tests, on free ports. */
 
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -14,15 +14,15 @@ import { CONTROLLER, WORKER_RIGHTS } from '../src/extensions/rooms/names.ts';
 
 export const connectByTcp: Connect = (options) => connect(options);
 
-/** To a server with a certificate of its own making. */
+/** Connects to a server with a self-signed certificate. */
 const connectByTls =
   (cert: string): Connect =>
   async (options) => {
-    const tls = { ca: await readFile(cert, 'utf8'), host: '127.0.0.1' }; // by name, it would ask for localhost
+    const tls = { ca: await readFile(cert, 'utf8'), host: '127.0.0.1' }; // by default, the name would be localhost
     return connect({ ...options, tls });
   };
 
-/** False if it is not installed and cannot be: says so loudly. */
+/** Returns false, with a loud message, if the server is not installed and cannot be. */
 export function hasNatsServer(): boolean {
   try {
     findNatsServer();
@@ -34,7 +34,7 @@ export function hasNatsServer(): boolean {
   }
 }
 
-/** A server of a room that can be killed and started again on the same ports and folder. */
+/** The server of a room, which can be killed and restarted on the same ports and folder. */
 export class TestRoom {
   readonly folder: string;
   #server: OwnServer;
@@ -64,7 +64,7 @@ export class TestRoom {
     return this.#server.worker;
   }
 
-  /** As the controller. */
+  /** Connects as the controller. */
   connect(): Promise<NatsConnection> {
     const { address, controller: code } = this.#server;
     const { tls } = this.#options;
@@ -72,7 +72,7 @@ export class TestRoom {
     return enter(connecting, { address, code, inbox: CONTROLLER, name: CONTROLLER });
   }
 
-  /** Dies as by a crash, and comes back. */
+  /** Kills the server like a crash, and restarts it. */
   async crash(): Promise<void> {
     const { nats: port, webSocket: webSocketPort } = this.#server.ports;
     await this.#server.stop('SIGKILL');
@@ -86,7 +86,7 @@ export class TestRoom {
   }
 }
 
-/** Nobody listens there, nor on the next one, for now. */
+/** Returns a port that is free for now, as is the next one. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const first = await listen(0);
@@ -105,7 +105,7 @@ function listen(port: number) {
   });
 }
 
-/** A certificate that nobody has signed, for 127.0.0.1 alone. */
+/** Creates a self-signed certificate for 127.0.0.1 only. */
 export function selfSigned(folder: string): { cert: string; key: string } {
   const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
   const asked = '-x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=room';
@@ -114,7 +114,7 @@ export function selfSigned(folder: string): { cert: string; key: string } {
   return { cert, key };
 }
 
-/** A server that runs already: its administrator has made two users, as docs/guides/rooms.md says. */
+/** Starts a server like an existing one, with two users from its administrator, as docs/guides/rooms.md describes. */
 export async function runningServer({ jetStream = true } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
   const port = await freePort();

@@ -1,4 +1,4 @@
-/** Tiny checkpoints as transformers.js opens them: config.json, tokenizer files, onnx/model.onnx. */
+/** Tiny checkpoints in the format of transformers.js: config.json, tokenizer files, onnx/model.onnx. */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,21 +24,21 @@ interface BagClassifier {
   labels: string[];
 }
 
-/** Of random values. */
+/** Creates a classifier with random values. */
 export function bagClassifier(vocabSize: number, labels: string[]): BagClassifier {
   const C = 3;
   const [embed, head, bias] = [vocabSize * C, C * labels.length, labels.length].map((n, i) => rng(i + 1).normals(n));
   return { embed, head, bias, labels };
 }
 
-/** In float64. */
+/** Returns the classifier's logits in float64. */
 export function bagLogits({ embed, head, bias }: BagClassifier, ids: readonly number[]): number[] {
   const C = head.length / bias.length;
   const mean = Array.from({ length: C }, (_, c) => ids.reduce((sum, id) => sum + embed[id * C + c], 0) / ids.length);
   return Array.from(bias, (b, label) => mean.reduce((sum, x, c) => sum + x * head[c * bias.length + label], b));
 }
 
-/** A sequence classifier that calls itself a BERT, which is what says how it is fed. */
+/** Writes a sequence classifier that names BERT as its type, which determines its inputs. */
 export function writeClassifier(folder: string, model: BagClassifier, files: TokenizerFiles): void {
   const { labels, bias, head } = model;
   const config = {
@@ -51,7 +51,7 @@ export function writeClassifier(folder: string, model: BagClassifier, files: Tok
   writeModel(folder, config, classifierGraph(model), files);
 }
 
-/** A Llama of ours, to be generated from by transformers.js. */
+/** Writes one of our Llamas for generation by transformers.js. */
 export function writeGenerator(
   folder: string,
   config: ModelConfig,
@@ -61,7 +61,7 @@ export function writeGenerator(
 ): void {
   const json = { ...modelConfigToJson(config), eos_token_id: eosTokenId, pad_token_id: eosTokenId };
   writeModel(folder, json, onnxLlama(config, weights, config.maxPositionEmbeddings, { hub: true }), files);
-  // A folder without it is refused by transformers.js.
+  // transformers.js refuses a folder without this file.
   writeFileSync(join(folder, 'generation_config.json'), JSON.stringify({ eos_token_id: eosTokenId }));
 }
 

@@ -1,4 +1,4 @@
-/** A rollout engine without a model: each turn takes as long as it is told, and its tokens say which weights drew them. */
+/** A rollout engine without a model: each turn takes a requested time, and its tokens name the weights that sampled them. */
 
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
@@ -9,13 +9,13 @@ import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
 
 const { tokenizer: tokenizerJson, config } = buildGsm8kTokenizer();
 
-/** Milliseconds that a turn takes, or what it waits for. */
+/** Milliseconds that a turn takes, or a promise that the turn waits for. */
 export type Pace = (request: GenerateRequest) => number | Promise<void>;
 
-/** Two draws a turn, the first under the weights as it begins, the other under those as it ends. */
+/** Samples two tokens per turn, the first with the weights at its start, the other with those at its end. */
 export class PacedEngine implements RolloutEngine {
   readonly tokenizer = new ChatTokenizer(tokenizerJson, config);
-  /** Of the weights that it draws by. */
+  /** Version of the weights in use. */
   version = 0;
   /** [version, requests in flight] at each change of the weights. */
   changes: [number, number][] = [];
@@ -31,7 +31,7 @@ export class PacedEngine implements RolloutEngine {
     this.#pace = pace;
   }
 
-  /** Resolves once it draws by these weights or newer ones. */
+  /** Resolves once the engine uses these weights or newer ones. */
   reaches(version: number): Promise<void> {
     return new Promise((go) => {
       this.#awaited.push({ version, go });
@@ -51,7 +51,7 @@ export class PacedEngine implements RolloutEngine {
     await (typeof pace === 'number' ? new Promise((resolve) => setTimeout(resolve, pace)) : pace);
     await this.#paused;
     this.underWay--;
-    // What a sample says follows from its key alone.
+    // The reply of a sample depends only on its key.
     const id = 20 + Math.floor(100 * keyedRng('paced', ...request.key).uniform());
     return {
       tokenIds: Uint32Array.of(id, this.tokenizer.eosTokenIds[0]),
@@ -95,7 +95,7 @@ export class PacedEngine implements RolloutEngine {
   }
 }
 
-/** Weights of its own, which cost nothing. */
+/** Returns a checkpoint engine with a separate copy of the weights, which costs nothing. */
 export const copiedWeights = (engine: PacedEngine): CheckpointEngine => ({
   backend: 'copy',
   async updateWeights(version) {

@@ -1,6 +1,6 @@
-/** Time that a test may judge by: another program on the machine does not lengthen it. */
+/** Measures processor time, which tests can check because other programs on the machine do not add to it. */
 
-/** Milliseconds of processor time that `work` takes in this process, its garbage collection included. */
+/** Returns the milliseconds of processor time that `work` takes in this process, including garbage collection. */
 export function processorMs(work: () => void): number {
   const before = process.cpuUsage();
   work();

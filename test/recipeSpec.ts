@@ -6,7 +6,7 @@ import type { PolicyLossSpec } from '../src/model/engine.ts';
 /** Names of all numbers that belong to one loss. */
 const OWN = Object.values(POLICY_LOSSES).flatMap(({ numbers = {} }) => Object.keys(numbers));
 
-/** The policy loss of a recipe; `overrides` are keys of `actor`, of `actor.policyLoss`, or of rollout correction. */
+/** Returns the policy loss of a recipe. `overrides` are keys of `actor`, of `actor.policyLoss`, or of rollout correction. */
 export function recipeSpec(name: string, overrides: Record<string, number | string | undefined> = {}): PolicyLossSpec {
   const keys = Object.entries(overrides);
   const correction = Object.fromEntries(keys.filter(([key]) => key.startsWith('rollout')));

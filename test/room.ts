@@ -1,4 +1,4 @@
-/** A room without a GPU: workers whose samples are made up, and a trainer that counts. */
+/** A room without a GPU: workers with invented samples, and a trainer that only counts. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NatsConnection } from '@nats-io/nats-core';
@@ -16,7 +16,7 @@ export const groupOf = (number: number): PromptGroup => ({
   problem: { id: `p${number}`, messages: [{ role: 'user', content: `${number}?` }], answer: String(number) },
 });
 
-/** What an honest worker says of a group; other words are a forgery. */
+/** Returns the sample that an honest worker sends for a group; any other text is a forgery. */
 export const madeUp = (uid: string, sample: number, tokens = 8): ExperienceRecord => ({
   key: `${uid}_${sample}`,
   tags: { status: 'scored' },
@@ -27,15 +27,15 @@ export const checkMadeUp: NatsRollouterOptions['check'] = ({ columns }, _, group
   columns['sample'] === `answer of ${uidOfGroup(group)}` ? undefined : 'tokens';
 
 export interface FakeWorker {
-  /** What it has done, or why it ended. */
+  /** Resolves to the worker's counts, or rejects with the reason for its end. */
   ended: Promise<unknown>;
   leave(): void;
-  /** Ends its connection as a crash would: nothing is given back. */
+  /** Ends its connection like a crash, without returning anything. */
   kill(): Promise<void>;
-  /** Groups that it was given, and those that it has finished. */
+  /** Groups that the worker received, and those that it has finished. */
   started: string[];
   generated: string[];
-  /** Of the weights that it took, the first byte of each, and the versions by which it began each group. */
+  /** Versions of the weights that it loaded, the first byte of each, and the version at the start of each group. */
   versions: number[];
   files: number[];
   drawnBy: number[];
@@ -43,9 +43,9 @@ export interface FakeWorker {
 
 interface FakeOptions {
   name?: string;
-  /** Milliseconds of a group, at most. */
+  /** Maximum time to generate a group, in milliseconds. */
   ms?: number;
-  /** Of taking new weights. */
+  /** Milliseconds to load new weights. */
   loadMs?: number;
   tokens?: number;
   groupsAtOnce?: number;
@@ -90,7 +90,7 @@ export function fakeWorker(room: Pick<TestRoom, 'address' | 'code'>, options: Fa
   };
 }
 
-/** What a trainer saves: groups that were trained, and how many were begun. */
+/** Checkpoint of the counting trainer: trained groups, and the number of started ones. */
 export interface Saved {
   trained: string[];
   begun: number;
@@ -98,16 +98,16 @@ export interface Saved {
 
 export interface ControllerOptions extends Partial<RoomOptions> {
   n?: number;
-  /** Groups of a step, and groups that are begun before they are trained. */
+  /** Number of groups per step, and of groups started ahead of training. */
   batch?: number;
   ahead?: number;
   maxBytes?: number;
   check?: NatsRollouterOptions['check'];
-  /** The first byte of its weights. */
+  /** First byte of its weights. */
   weights?: number;
 }
 
-/** A controller with a trainer that only counts. `saved` is its checkpoint: a next one continues from it. */
+/** A controller with a trainer that only counts. `saved` is a checkpoint to resume from. */
 export class Controller {
   readonly host: RoomHost;
   readonly rollouter: NatsRollouter;
@@ -142,7 +142,7 @@ export class Controller {
     return new Controller(connection, host, saved, options);
   }
 
-  /** Trains until `count` groups are. Rejects if it is killed. */
+  /** Trains until `count` groups are trained. Rejects if the controller is killed. */
   async train(count: number): Promise<void> {
     const { n, batch, ahead } = this.#options;
     const { saved } = this;
@@ -166,7 +166,7 @@ export class Controller {
     return this.#killed.signal.aborted;
   }
 
-  /** Where everything is: what one asks of a room that does not continue. */
+  /** Describes the state of everything, to debug a room that does not continue. */
   async describe(): Promise<string> {
     const { jsm } = this.host;
     const stored = async ({ stream, consumer }: { stream: string; consumer: string }) => {
@@ -182,7 +182,7 @@ export class Controller {
     return JSON.stringify({ trained, begun, isKilled: this.isKilled, queued, prompts, samples }, undefined, 1);
   }
 
-  /** Dies: what it holds in memory is lost. */
+  /** Kills the controller: everything in its memory is lost. */
   async kill(): Promise<void> {
     this.#killed.abort(new Error('killed'));
     await Promise.all([this.#connection.close(), this.rollouter.detach()]);

@@ -1,9 +1,10 @@
 /**
- * An engine for tests of what surrounds an engine: bit-exact, microseconds a call, and it waits only where a test tells it to. Its weights
- * and moments depend on every batch that it has seen and on their order; what it says depends on the weights and on the request's key.
+ * An engine for tests of the code around an engine: bit-exact, microseconds per call, and it waits only if a test requests that. Its
+ * weights and moments depend on every batch so far and on their order. Its replies depend on the weights and on the request's key.
  *
- * It learns one thing. With a chance that rises with `model.norm.weight[0]` it says the turns that `solve` gives for a prompt, otherwise it
- * guesses a number. Updates raise that weight as far as samples with solved answers had the higher advantages, so a reward curve rises.
+ * The engine learns one thing. With a probability that rises with `model.norm.weight[0]` it replies with the turns that `solve` returns for a
+ * prompt, otherwise it guesses a number. Updates raise that weight if samples with solved answers had higher advantages, so a reward curve
+ * rises.
  */
 
 import { DeviceLostError } from '../src/errors.ts';
@@ -18,24 +19,24 @@ import { deferred, type Gate } from './scripted/gate.ts';
 import { copyOf, SCRIPTED_CONFIG, ScriptedModel, ScriptedWeights, unit } from './scripted/model.ts';
 import { ScriptedRollout } from './scripted/rollout.ts';
 
-/** What the engine is made of. */
+/** Options of the engine. */
 export interface ScriptedOptions {
   tokenizer: ChatTokenizer;
-  /** Default: SCRIPTED_CONFIG, with fresh weights. */
+  /** Default: SCRIPTED_CONFIG, with new weights. */
   config?: ModelConfig;
   weights?: TensorMap;
-  /** The turns that earn the reward for a prompt, as text; undefined if it knows none. Default: it knows none. */
+  /** Returns the turns that earn the reward for a prompt; undefined if unknown. Default: always undefined. */
   solve?: (prompt: string) => readonly string[] | undefined;
-  /** Replaces what it says for a request; undefined leaves the request to the engine. */
+  /** Replaces the reply to a request; undefined = the engine's own reply. */
   says?: (request: GenerateRequest) => string | undefined;
-  /** What a test holds and breaks. Default: nothing. */
+  /** Lets a test hold and break the engine. Default: it never waits. */
   gate?: Gate;
-  /** True if rollout draws by weights of its own, which `checkpointEngine` brings. */
+  /** True if rollout has its own copy of the weights, which `checkpointEngine` updates. */
   hasCopy?: boolean;
   withReference?: boolean;
 }
 
-/** Tokens that a turn with a tool call and the tool's answer take, about. */
+/** Approximate tokens of a turn with a tool call, including the tool's answer. */
 const TOOL_TURN = 30;
 
 export class ScriptedEngine implements TrainerEngine {
@@ -76,7 +77,7 @@ export class ScriptedEngine implements TrainerEngine {
     this.judge = new ScriptedRollout(this.reference.weights, this);
   }
 
-  /** The device is gone: what was asked and what will be asked rejects. */
+  /** Loses the device: current and future calls reject. */
   lose(error = new DeviceLostError('unknown', 'The test took it.')): void {
     this.#isLost ??= error;
     this.#lose(error);
@@ -90,7 +91,7 @@ export class ScriptedEngine implements TrainerEngine {
     if (this.#isLost) throw this.#isLost;
   }
 
-  /** Waits where the test holds it; undefined if nothing is to be waited for. */
+  /** Waits if the test holds the engine; otherwise returns undefined. */
   at(...moment: Parameters<Gate['at']>): Promise<void> | undefined {
     this.throwIfLost();
     const passed = this.#options.gate?.at(...moment)?.catch((error: unknown) => {
@@ -100,7 +101,7 @@ export class ScriptedEngine implements TrainerEngine {
     return passed && Promise.race([passed, this.untilLost()]);
   }
 
-  /** Tokens of the turn that answers a request; its reply is never longer than the request allows. */
+  /** Returns the tokens of the turn that answers a request, never more than the request allows. */
   sayingsOf(request: GenerateRequest, weights: ScriptedWeights): number[] {
     const { contextIds, promptLength, sampling } = request;
     const turns = contextIds.subarray(promptLength).reduce((n, id) => n + Number(this.#endsTurn(id)), 0);
@@ -110,7 +111,7 @@ export class ScriptedEngine implements TrainerEngine {
     return all.slice(0, Math.min(end < 0 ? Infinity : end + 1, sampling.maxNewTokens));
   }
 
-  /** Tokens of a text with the one that ends a turn: encoding takes longer than all else here. */
+  /** Returns the tokens of a text and an end token. Cached, because encoding takes longer than everything else here. */
   #turnOf(text: string): number[] {
     const known = this.#turns.get(text) ?? [...this.tokenizer.encode(text), this.tokenizer.eosTokenIds[0]];
     this.#turns.set(text, known);
@@ -134,7 +135,7 @@ export class ScriptedEngine implements TrainerEngine {
     return this.#solved.get(key);
   }
 
-  /** True if sample `s` of a batch ends as `solve` would have it end. */
+  /** True if sample `s` of a batch ends like a turn of `solve`. */
   isSolved(batch: PackedBatch, s: number): boolean {
     const [from, to] = [batch.seqStart[s], batch.seqStart[s + 1]];
     const row = batch.headRows[batch.entryRow[from]];

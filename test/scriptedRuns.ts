@@ -1,4 +1,4 @@
-/** Scripted engines over the gsm8k tokenizer, and what two runs are compared by. */
+/** Scripted engines with the gsm8k tokenizer, and helpers to compare two runs. */
 
 import { onTestFinished, vi } from 'vitest';
 import type { Metrics } from '../src/grpo/metrics.ts';
@@ -12,7 +12,7 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 
 export const scriptedEngine = (more: Partial<ScriptedOptions> = {}) => new ScriptedEngine({ tokenizer, ...more });
 
-/** As a file gives it back. */
+/** Returns the checkpoint as a file would contain it. */
 export const readBack = (checkpoint: Checkpoint): Checkpoint => ({
   ...checkpoint,
   state: JSON.parse(JSON.stringify(checkpoint.state)) as Checkpoint['state'],
@@ -22,7 +22,10 @@ const isTime = (name: string) => name.startsWith('timing') || name.startsWith('p
 export const withoutTimes = (history: readonly Metrics[]): Metrics[] =>
   history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
 
-/** Makes the clock run ahead until the test ends: each sample then starts in a turn of its own (`takeTurn`), as on a slow machine. */
+/**
+ * Makes the clock run ahead until the test ends. Each sample then starts in a separate turn of the event loop (`takeTurn`), as on a slow
+ * machine.
+ */
 export function useSlowClock(): void {
   let now = performance.now();
   const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 20));

@@ -1,4 +1,4 @@
-/** Agent loops without a GPU: an engine that says scripted turns, over the shipped tokenizer. */
+/** Agent loops without a GPU: an engine with scripted turns and the shipped tokenizer. */
 
 import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
@@ -17,7 +17,10 @@ export const tokenizerJson = readJson('checkpoints/gsm8k-tool/tokenizer.json');
 export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/gsm8k-tool/tokenizer_config.json'));
 export const problem = trainProblem(0, 1);
 
-/** Says the scripted turns, one a request, each up to its first stop token; log-probs count down from -1 so that a shift shows. */
+/**
+ * Replies with the scripted turns, one per request, each up to its first stop token. Log-probs count down from -1, so that a shift is
+ * visible.
+ */
 export class ScriptedTurns implements TurnEngine {
   requests: GenerateRequest[] = [];
   released: string[] = [];
@@ -77,7 +80,7 @@ export async function run(turns: string[], { limits, engine = new ScriptedTurns(
     requestId,
     limits: { ...LIMITS, ...limits },
   });
-  // Every sample, however it ends.
+  // For every sample, however it ends.
   expect(engine.released.filter((id) => id === requestId)).toHaveLength(1);
   const { responseIds, mask, logProbs, logMass } = output.trajectory;
   expect([mask.length, logProbs.length, logMass.length]).toEqual(Array(3).fill(responseIds.length));
@@ -85,7 +88,7 @@ export async function run(turns: string[], { limits, engine = new ScriptedTurns(
   return { engine, ...output };
 }
 
-/** Generates and scores samples of a task, each with the same turns, as a step does. */
+/** Generates and scores samples of a task, each with the same turns, like a step. */
 export async function samplesOf(
   task: Task,
   problems: Problem[],

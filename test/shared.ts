@@ -1,4 +1,4 @@
-/** Reads a file of the developers' ../shared folder, or undefined if it is absent (a user's clone, a browser). */
+/** Reads a file of the developers' ../shared folder; undefined if it is missing (a user's clone, a browser). */
 export async function readShared(path: string): Promise<Uint8Array | undefined> {
   if (typeof process === 'undefined' || !process.versions?.node) return undefined;
   const { readFile } = await import('node:fs/promises');

@@ -1,7 +1,7 @@
 /**
- * A decoder without a GPU, for tests of the scheduler: rows of the KV cache hold tokens, and what a slot draws depends on
- * its key, its position and every token that its attention ranges reach. A row that was not computed, or belongs to
- * somebody else, or lies under old weights, is an error (old weights: unless `reached` is there to tell of them).
+ * A decoder without a GPU, for tests of the scheduler. Rows of the KV cache hold tokens. The sampled token of a slot depends on its key,
+ * its position and every token in its attention ranges. A row that was not computed, or that belongs to another sequence, is an error. A
+ * row under old weights is an error too, unless `reached` records it.
  */
 
 import type {
@@ -18,16 +18,16 @@ import { nextTask } from '../src/rollout/agent/yield.ts';
 interface Slot extends SlotSetup {
   ids: number[];
   done: number;
-  /** Tokens that may be drawn next, as bits. */
+  /** Tokens that can be sampled next, as bits. */
   mask?: Uint32Array | undefined;
   /** Context so far. */
   context: number[];
 }
 
-/** Between the entries of a token under one version of the weights and the next. */
+/** Distance between the entries of a token under two consecutive versions of the weights. */
 const WEIGHTS = 1000;
 
-/** 32-bit mix of a list. */
+/** Returns a 32-bit mix of a list. */
 function hash(values: readonly number[]): number {
   let h = 0x811c9dc5;
   for (const value of values) {
@@ -41,13 +41,13 @@ export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
   vocabSize: number;
   readonly isSoftware = false;
-  /** The token that a key's turn draws after so many, in place of one that follows from the cache by chance. */
+  /** Returns the token of a key's turn at a position, instead of one that depends on the cache. */
   says: ((key: [number, number], drawn: number) => number) | undefined;
-  /** A read-back takes a turn of the event loop, as a real one does; slower where the machine is busy. */
+  /** True if a read-back takes a turn of the event loop, as a real one does; a busy machine takes longer. */
   takesTime = false;
-  /** Changed by the test to stand for an update. */
+  /** Changed by a test to simulate an update. */
   weights = 0;
-  /** Set by a test that keeps caches: by sample, the weights under which each row of its last draw lies. */
+  /** Set by a test that keeps caches: by sample, the weight version of each row that its last token used. */
   reached: Map<string, number[]> | undefined;
   readonly #kv: number[];
   readonly #slots: (Slot | undefined)[];
@@ -129,12 +129,12 @@ export class ModelSlotDecoder implements SlotDecoder {
     return Promise.resolve(slots.map(of));
   }
 
-  /** The cache entry of a token under the weights of now. */
+  /** Returns the cache entry of a token under the current weights. */
   #keyOf(token: number): number {
     return token + WEIGHTS * this.weights;
   }
 
-  /** A biased token wherever it is allowed, else any that is. */
+  /** Returns a biased token if it is allowed, otherwise any allowed token. */
   #pick({ mask, sampling }: Slot, random: number): number {
     const allowed = Array.from({ length: this.vocabSize }, (_, token) => token).filter(
       (token) => !mask || (mask[token >>> 5] >>> (token & 31)) & 1,

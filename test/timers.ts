@@ -1,4 +1,4 @@
-/** Timers that a test ends itself. `vi.restoreAllMocks()` gives the clock back. */
+/** Lets a test end timers itself. `vi.restoreAllMocks()` restores the clock. */
 
 import { vi } from 'vitest';
 

@@ -1,4 +1,4 @@
-/** The benchmark in a page. scripts/bench-browser.mjs opens it, calls `bench.run` or `bench.peer`, and keeps the result. */
+/** The benchmark in a page. scripts/bench-browser.mjs opens it, calls `bench.run` or `bench.peer`, and stores the result. */
 
 import { fetchConfig } from '../../demo/engine/configs.ts';
 import { fetchShipped } from '../../demo/engine/files.ts';
@@ -15,7 +15,7 @@ import { QUICK_STEP, type StepInputs } from '../step.ts';
 
 const CONFIG = 'gsm8k-tool';
 
-/** Globals that the script puts into the page, and that it reads there. */
+/** Globals of the page: the script sets some and reads others. */
 declare global {
   var hostSay: (line: string) => Promise<void>;
   var hostAskPeer: (name: PeerName, quick: boolean) => Promise<unknown>;
@@ -45,7 +45,7 @@ async function loadStep(quick: boolean): Promise<StepInputs> {
   return { config, task: gsm8kToolTask(), loaded: await fetchShipped(config.model.path), weights: 'checkpoint' };
 }
 
-/** As its own files, which the script serves beside the page: a bundle of them would only copy 27 MB of wasm. */
+/** Loads ONNX Runtime from its own files, which the script serves next to the page. A bundle would only copy 27 MB of wasm. */
 const loadOrt: PeerHost['loadOrt'] = async (provider) => {
   const folder = new URL('/ort/', location.href).href;
   const ort = (await import(/* @vite-ignore */ `${folder}ort.${provider}.min.mjs`)) as Ort;

@@ -1,11 +1,11 @@
-/** Parts that the decode peers share: prompts, greedy choice, timing. */
+/** Code that the decode peers share: prompts, greedy choice, timing. */
 
 import { HEADLINE, tokenIds } from '../models.ts';
 import type { DecodedSequences } from './types.ts';
 
 const PROMPT = 8;
 
-/** A prompt for each sequence, all of one length. */
+/** Returns a prompt for each sequence, all of one length. */
 export const peerPrompts = (sequences: number): Uint32Array[] =>
   Array.from({ length: sequences }, (_, s) => tokenIds(PROMPT, HEADLINE.vocabSize, s + 1));
 
@@ -15,7 +15,7 @@ export interface CachedModel {
   dispose(): void;
 }
 
-/** Greedy continuations. Only the steps after the prompt are timed: those are what a cache is for. */
+/** Decodes greedily. Only the steps after the prompt are timed, because a cache speeds up those. */
 export async function decodeGreedy(
   open: () => CachedModel,
   sequences: number,
@@ -29,7 +29,7 @@ export async function decodeGreedy(
     model.dispose();
     const tokensPerSecond = (sequences * (newTokens - 1)) / seconds;
     const of = (key: 'id' | 'logProb') => Array.from({ length: sequences }, (_, s) => picks.map((p) => p[s][key]));
-    // The first round compiles.
+    // The first round compiles kernels.
     if (round > 0 && tokensPerSecond > (best?.tokensPerSecond ?? 0))
       best = { tokensPerSecond, tokens: of('id'), logProbs: of('logProb') };
   }
@@ -48,7 +48,7 @@ async function generate(model: CachedModel, sequences: number, newTokens: number
   return { picks, seconds: (performance.now() - started) / 1000 };
 }
 
-/** Of each row of logits [B, V]: the largest, and its log-prob. */
+/** Returns the largest logit of each row of [B, V], with its log-prob. */
 function pick(logits: Float32Array, B: number): { id: number; logProb: number }[] {
   const V = logits.length / B;
   return Array.from({ length: B }, (_, b) => {

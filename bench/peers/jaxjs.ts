@@ -1,6 +1,6 @@
 /**
- * jax-js trains the headline batch: forward, gradients, clipping and AdamW in one jitted function, as a JAX program would
- * be written. jax-js counts references: a value that is used again is passed as `.ref`.
+ * jax-js trains the headline batch: forward, gradients, clipping and AdamW in one jitted function, in the style of a JAX program. jax-js
+ * counts references: a value that is used again is passed as `.ref`.
  */
 
 import { defaultDevice, init, jit, nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
@@ -16,7 +16,7 @@ type Batch = { ids: np.Array; targets: np.Array; cos: np.Array; sin: np.Array; m
 type Optimizer = { m: Weights; v: Weights };
 
 export async function runJaxjs(quick: boolean): Promise<TrainPeerResult> {
-  // Looked at to tell browsers apart; Node's Dawn has none.
+  // jax-js reads it to distinguish browsers; Node's Dawn has none.
   if (!navigator.userAgent) Object.defineProperty(navigator, 'userAgent', { value: 'Chrome', configurable: true });
   const devices = await init('webgpu');
   if (!devices.includes('webgpu')) throw new Error(`jax-js found no WebGPU, only ${devices.join(', ')}.`);
@@ -48,12 +48,12 @@ class TrainState {
     this.#step = jitStep(config);
   }
 
-  /** [B * T], sequence by sequence. */
+  /** Returns log-probs [B * T], sequence by sequence. */
   async logProbs(): Promise<number[]> {
     return [...(await this.#logProbs(tree.ref(this.#weights), tree.ref(this.#batch)).data())];
   }
 
-  /** One step; waits for its loss and gradient norm, as ours does. */
+  /** Runs one step. Waits for its loss and gradient norm, as ours does. */
   async step(): Promise<void> {
     const t = ++this.#steps;
     const corrections = np.array([1 - ADAMW.beta1 ** t, 1 - ADAMW.beta2 ** t]);
@@ -66,7 +66,7 @@ class TrainState {
 
 const arrayOf = (data: Float32Array, shape: number[]) => np.array(data as Float32Array<ArrayBuffer>).reshape(shape);
 
-/** The same tokens as `plainBatch`. */
+/** Returns the same tokens as `plainBatch`. */
 function batchOf(config: ModelConfig, B: number, T: number): Batch {
   const { vocabSize: V, headDim: D } = config;
   const [ids, targets] = [new Int32Array(B * T), new Int32Array(B * T)];
@@ -111,7 +111,7 @@ function jitStep(config: ModelConfig) {
   });
 }
 
-/** [B * T] */
+/** Returns log-probs [B * T]. */
 function logProbsOf(config: ModelConfig, weights: Weights, { ids, targets, cos, sin, mask }: Batch): np.Array {
   const embed = weights['model.embed_tokens.weight'];
   let x = np.take(embed.ref, ids, 0); // [B, T, C]
@@ -137,7 +137,7 @@ function layer(
   const first = (y: np.Array) => np.transpose(y, [0, 2, 1, 3]); // [B, H, T, D]
   const q = rotate(heads('q_proj'), cos.ref, sin.ref);
   const k = rotate(heads('k_proj'), cos, sin);
-  // nn.dotProductAttention is an einsum, whose parser needs iterator helpers, which Node 20 does not have.
+  // nn.dotProductAttention is an einsum, whose parser needs iterator helpers, which Node 20 lacks.
   const scores = np.matmul(first(q), np.transpose(k, [0, 2, 3, 1])).mul(1 / Math.sqrt(config.headDim));
   const p = nn.softmax(scores.add(mask), -1); // [B, H, T, T]
   const attended = first(np.matmul(p, first(heads('v_proj')))).reshape([B, T, C]);
@@ -155,7 +155,7 @@ function rmsnorm({ rmsNormEps }: ModelConfig, x: np.Array, weight: np.Array): np
   return x.div(np.sqrt(meanSquare.add(rmsNormEps))).mul(weight);
 }
 
-/** x [B, T, heads, D], half-split. */
+/** Rotates x [B, T, heads, D] in halves. */
 function rotate(x: np.Array, cos: np.Array, sin: np.Array): np.Array {
   const [a, b] = np.split(x, 2, -1);
   const turned = a.ref.mul(cos.ref).sub(b.ref.mul(sin.ref));

@@ -1,9 +1,9 @@
 /**
- * A Llama with a key/value cache as an ONNX file, with the operators that exports for transformers.js have: fused norms,
- * and com.microsoft's GroupQueryAttention, which rotates, extends the cache and attends.
+ * Writes a Llama with a key/value cache as an ONNX file. Operators are those of exports for transformers.js: fused norms, and
+ * com.microsoft's GroupQueryAttention, which rotates, extends the cache and attends.
  *   in   input_ids [B, S], seqlens_k [B] (length - 1), total_length [1], past.<l>.key and .value [B, K, P, D]
  *   out  logits [B, V] of the last position, present.<l>.key and .value [B, K, P + S, D]
- * With `hub` the inputs and outputs are those that transformers.js knows:
+ * With `hub` the inputs and outputs are those that transformers.js expects:
  *   in   input_ids [B, S], attention_mask [B, P + S], past_key_values.<l>.key and .value
  *   out  logits [B, S, V], present.<l>.key and .value
  */
@@ -12,7 +12,7 @@ import { type ModelConfig, ropeTables } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { attribute, FLOAT, GraphWriter, INT32, INT64 } from './onnxGraph.ts';
 
-/** Throws for what HEADLINE does not have: biases, q/k norms, an untied head. */
+/** Throws if the model has parts that HEADLINE lacks: biases, q/k norms, an untied head. */
 export function onnxLlama(
   config: ModelConfig,
   weights: TensorMap,
@@ -27,7 +27,7 @@ export function onnxLlama(
   return graph.finish();
 }
 
-/** How long every sequence is and the longest of them, as GroupQueryAttention wants it: given, or out of the mask. */
+/** Writes the length of every sequence and the longest of them for GroupQueryAttention: from inputs, or computed from the mask. */
 function writeLengths(g: GraphWriter, hub: boolean): void {
   if (!hub) {
     g.input('seqlens_k', INT32, ['B']);
@@ -121,7 +121,7 @@ function norm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: str
   return g.node('SimplifiedLayerNormalization', [x, name], [`${name}.y`], [epsilon, attribute.int('axis', -1)])[0];
 }
 
-/** Returns the normed sum and the sum. */
+/** Returns the normalised sum and the sum. */
 function addNorm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: string, x: string, add: string) {
   g.constant(name, weights.get(`model.${name}.weight`)!.data, [config.hiddenSize]);
   const outputs = [`${name}.y`, '', '', `${name}.sum`];

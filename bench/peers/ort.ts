@@ -1,4 +1,4 @@
-/** ONNX Runtime Web decodes: its wasm and its WebGPU provider, the cache kept where the provider computes. */
+/** ONNX Runtime Web decodes with its wasm and its WebGPU provider. The cache stays where the provider computes. */
 
 import type { InferenceSession, Tensor } from 'onnxruntime-web';
 import { initWeights } from '../../src/model/params.ts';
@@ -9,7 +9,7 @@ import { onnxLlama } from './onnxModel.ts';
 export type Ort = typeof import('onnxruntime-web');
 type Provider = 'wasm' | 'webgpu';
 
-/** Opens fresh caches for `sequences` sequences on one session. */
+/** Opens empty caches for `sequences` sequences on one session. */
 export async function ortDecoder(ort: Ort, provider: Provider): Promise<(sequences: number) => CachedModel> {
   const model = onnxLlama(HEADLINE, initWeights(HEADLINE, 1), HEADLINE.maxPositionEmbeddings);
   const presents = Object.fromEntries(cacheNames('present').map((name) => [name, 'gpu-buffer' as const]));

@@ -1,4 +1,4 @@
-/** The little of protobuf's wire format that an ONNX file needs. A message is its fields, one after another. */
+/** The small part of protobuf's wire format that an ONNX file needs. A message is its fields, one after another. */
 
 const join = (parts: Uint8Array[]): Uint8Array => {
   const out = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
@@ -10,7 +10,7 @@ const join = (parts: Uint8Array[]): Uint8Array => {
   return out;
 };
 
-/** Seven bits a byte, lowest first. `value` >= 0. */
+/** Seven bits per byte, lowest first. `value` >= 0. */
 function varint(value: number): Uint8Array {
   const bytes: number[] = [];
   for (let rest = value; bytes.length === 0 || rest > 0; rest = Math.floor(rest / 128))

@@ -1,4 +1,4 @@
-/** In the peer's own process or page: runs one peer. */
+/** Runs one peer, in the peer's own process or page. */
 
 import { Gpu } from '../../src/gpu/device.ts';
 import { type CachedModel, decodeGreedy } from './decoding.ts';
@@ -7,9 +7,9 @@ import type { DecodePeerResult, PeerName, TrainPeerResult } from './types.ts';
 
 /** The differences between a peer in Node and one in a page. */
 export interface PeerHost {
-  /** ONNX Runtime Web ready to use: where its files are depends on the host. */
+  /** Loads ONNX Runtime Web; the place of its files depends on the host. */
   loadOrt(provider: 'wasm' | 'webgpu'): Promise<Ort>;
-  /** A line of progress. */
+  /** Prints a line of progress. */
   say(line: string): void;
 }
 
@@ -37,13 +37,13 @@ async function withAdapter<T extends object>(work: (gpu: Gpu) => Promise<T>): Pr
   return { ...(await work(gpu)), adapter: adapterId(gpu) };
 }
 
-/** The same in Node and in a browser, which do not describe an adapter in the same words. */
+/** Returns an id that is the same in Node and in a browser, which describe an adapter differently. */
 export const adapterId = ({ adapter: { vendor, architecture } }: Gpu): string => `${vendor} ${architecture}`;
 
-/** A peer that has used this up skips the numbers of sequences that are left. */
+/** Milliseconds after which a peer skips the remaining numbers of sequences. */
 const BUDGET_MS = 60_000;
 
-/** Fewer tokens than ours draws: peers may be slow, and a shorter cache only helps them. */
+/** Decodes fewer tokens than ours. Peers may be slow, and a shorter cache only helps them. */
 async function decodeAll(
   open: (sequences: number) => CachedModel,
   quick: boolean,
@@ -60,5 +60,5 @@ async function decodeAll(
   return { decode };
 }
 
-/** Numbers of sequences that are decoded at a time, the headline first. */
+/** Returns the numbers of sequences to decode at a time, the headline first. */
 export const decodeCounts = (quick: boolean): number[] => (quick ? [1, 64] : [64, 1, 8, 256]);

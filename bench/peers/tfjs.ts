@@ -11,7 +11,7 @@ import { trainRate, trainStep } from '../train.ts';
 import type { CachedModel } from './decoding.ts';
 import type { TrainPeerResult } from './types.ts';
 
-/** tfjs with the products it chooses by itself; the engine of the library pins one of them to get equal bits. */
+/** Loads tfjs with automatic choice of its products. The engine of the library fixes one of them to get equal bits. */
 async function ownChoice(gpu: Gpu): Promise<Tf> {
   const { tf } = await loadTfjs(gpu);
   tf.env().set('WEBGPU_MATMUL_PROGRAM_TYPE', -1);
@@ -26,12 +26,12 @@ export async function runTfjsTrain(gpu: Gpu, quick: boolean): Promise<TrainPeerR
   const before = await logProbs();
   await trainStep(engine, batch);
   const logProbsAfter = await logProbs();
-  const seconds = await bestSeconds(() => trainStep(engine, batch), quick ? 1 : 2, 0); // warm from the step before
+  const seconds = await bestSeconds(() => trainStep(engine, batch), quick ? 1 : 2, 0); // warm from the previous step
   const { tokensPerSecond } = trainRate(HEADLINE, batch, seconds);
   return { tokensPerSecond, logProbs: before, logProbsAfter };
 }
 
-/** Weights by Hugging Face name, matrices turned to [in, out]; rope tables [P, D / 2]. */
+/** Weights by Hugging Face name, matrices transposed to [in, out]; rope tables [P, D / 2]. */
 interface Model {
   tf: Tf;
   weights: Map<string, Tensor>;
@@ -39,7 +39,7 @@ interface Model {
   sin: Tensor;
 }
 
-/** Opens fresh caches on one copy of the weights. */
+/** Opens empty caches on one copy of the weights. */
 export async function tfjsDecoder(gpu: Gpu): Promise<(sequences: number) => CachedModel> {
   const tf = await ownChoice(gpu);
   const weights = new Map<string, Tensor>();
@@ -74,7 +74,7 @@ function cached(model: Model, B: number): CachedModel {
   };
 }
 
-/** ids [B, S] at positions start.. Returns logits [B, V] of the last one, then the caches [B, H, start + S, D]. */
+/** Computes ids [B, S] at positions start.. Returns logits [B, V] of the last one, then the caches [B, H, start + S, D]. */
 function forward({ tf, weights, cos, sin }: Model, ids: Tensor, start: number, caches: Tensor[]): Tensor[] {
   const [B, S] = ids.shape as [number, number];
   const { hiddenSize: C, numAttentionHeads: H, headDim: D, numHiddenLayers: L, rmsNormEps } = HEADLINE;

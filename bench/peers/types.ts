@@ -1,4 +1,4 @@
-/** The report of a peer's process, and the list of peers. */
+/** Report of a peer's process, and the list of peers. */
 
 export const TRAIN_PEERS = ['tfjs', 'jaxjs'] as const;
 export const DECODE_PEERS = ['ortWasm', 'ortWebgpu', 'tfjsDecode'] as const;
@@ -8,15 +8,15 @@ type DecodePeer = (typeof DECODE_PEERS)[number];
 export type PeerName = TrainPeer | DecodePeer;
 
 export interface TrainPeerResult {
-  /** Where it ran; ours must have run there too. Absent if no GPU is used. */
+  /** Adapter that the peer used; must be the same as ours. Undefined if no GPU is used. */
   adapter?: string;
   tokensPerSecond: number;
-  /** [E] of the headline batch with the weights both start from, then after one step on it. */
+  /** [E] log-probs of the headline batch with the initial weights, then after one step on it. */
   logProbs: number[];
   logProbsAfter: number[];
 }
 
-/** By number of sequences. */
+/** Results by number of sequences. */
 export type DecodePeerResult = { adapter?: string; decode: Record<string, DecodedSequences> };
 
 export interface DecodedSequences {

@@ -1,6 +1,6 @@
 /**
- * Problems that are nothing but slow searches: each takes 0.2 to 3 s, log-uniform, by problem, sample and query, so that every run waits for the
- * same ones. Half of the samples are rewarded, so that training has its work.
+ * Problems that consist of slow searches. Each takes 0.2 to 3 s, log-uniform, by problem, sample and query, so that every run waits for the
+ * same searches. Half of the samples are rewarded, so that training has work to do.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,7 +31,7 @@ export default () => ({
 /** @type {(id: string) => import('webgrpo').Problem} */
 const problem = (id) => ({ id, messages: [{ role: 'user', content: `Find ${id}.` }], answer: '' });
 
-/** A number in [0, 1) by a text (FNV-1a, mixed once more). @param {string} text */
+/** Returns a number in [0, 1) from a text (FNV-1a, mixed once more). @param {string} text */
 function share(text) {
   let hash = 0x811c9dc5;
   for (const letter of text) hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x01000193);

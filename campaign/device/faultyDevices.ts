@@ -1,17 +1,17 @@
 /**
- * Devices that go wrong at a chosen operation. Each is a lease of one real device, whose compiled kernels all of them share:
- * what a lost device does (reads reject, submits and writes do nothing, `lost` resolves a little later) is imitated, and
- * errors are told to the lease that made them alone. Node only, where an adapter's methods can be put aside.
+ * Devices that fail at a chosen operation. Each is a lease of one real device, so that all share its compiled kernels. The behaviour of a
+ * lost device is imitated: reads reject, submits and writes do nothing, `lost` resolves a little later. Errors are reported only to the
+ * lease that caused them. Node only, because the methods of an adapter are replaced.
  */
 
-/** Which operation a fault strikes: 'lost' any of them, the others their own. */
+/** The operations that a fault affects: 'lost' = any, the others only their own kind. */
 export type FaultKind = 'lost' | 'out of memory' | 'validation' | 'map';
 
 export interface Fault {
   kind: FaultKind;
-  /** The how-many-th operation of that kind from now on, 1 = the next. */
+  /** Number of the operation of that kind, counted from now; 1 = the next. */
   at: number;
-  /** Milliseconds between the loss and the device's saying so. */
+  /** Milliseconds between the loss and the time at which `lost` resolves. */
   lateMs?: number;
 }
 
@@ -25,16 +25,16 @@ const STRIKES: Record<FaultKind, readonly Operation[]> = {
 };
 
 export class FaultyDevices {
-  /** Operations of each kind since `arm`. */
+  /** Number of operations of each kind since `arm`. */
   counts: Record<FaultKind, number> = { lost: 0, 'out of memory': 0, validation: 0, map: 0 };
-  /** Faults that have happened. */
+  /** Number of faults that have happened. */
   struck = 0;
   #faults: Fault[] = [];
   #real: Promise<GPUDevice> | undefined;
   readonly #leases = new WeakMap<GPUBuffer, Lease>();
   readonly #restore: () => void;
 
-  /** From now on every adapter hands out such devices, until `uninstall`. */
+  /** Makes every adapter create such devices, until `uninstall`. */
   constructor() {
     const { requestDevice } = GPUAdapter.prototype;
     const { mapAsync } = GPUBuffer.prototype;
@@ -54,13 +54,13 @@ export class FaultyDevices {
     this.#restore();
   }
 
-  /** Errors of what was submitted until now have been told: a later lease would hear them as its own. */
+  /** Resolves when all errors of earlier submits were reported. A later lease would otherwise receive them. */
   async settled(): Promise<void> {
     await (await this.#real)?.queue.onSubmittedWorkDone();
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 
-  /** The next faults, each counted for from the one before; none = all goes well. */
+  /** Sets the next faults, each counted from the previous one; none = no faults. */
   arm(...faults: Fault[]): void {
     this.#faults = faults;
     this.struck = 0;
@@ -75,7 +75,7 @@ export class FaultyDevices {
     this.#leases.set(buffer, lease);
   }
 
-  /** Counts an operation; the fault, where this is the one it strikes. */
+  /** Counts an operation. Returns the fault if it affects this operation. */
   next(operation: Operation): Fault | undefined {
     const kinds = Object.keys(STRIKES) as FaultKind[];
     for (const kind of kinds) if (STRIKES[kind].includes(operation)) this.counts[kind]++;
@@ -126,7 +126,7 @@ class Lease {
     this.device = over(real, own);
   }
 
-  /** A map, which rejects if the device is lost before it is done. */
+  /** Maps a buffer. Rejects if the device is lost before that is done. */
   async map(work: () => Promise<undefined>): Promise<undefined> {
     const fault = this.#strike('mapAsync');
     if (fault?.kind === 'map') throw new DOMException('The map was refused.', 'OperationError');
@@ -137,7 +137,7 @@ class Lease {
     return Promise.race([work(), loss]).finally(() => this.#reject.delete(leave));
   }
 
-  /** Strikes where it is time; a loss by any operation takes effect here. */
+  /** Triggers a fault when it is due. A loss takes effect here, whatever the operation. */
   #strike(operation: Operation): Fault | undefined {
     if (this.#isLost) return undefined;
     const fault = this.#owner.next(operation);
@@ -162,7 +162,7 @@ class Lease {
     if (!this.#isLost) work();
   }
 
-  /** A lost device resolves what it is asked. */
+  /** Runs a request; a lost device resolves requests without doing them. */
   async #asked<T>(work: () => Promise<T>): Promise<T> {
     this.#strike('other');
     return work();
@@ -172,7 +172,7 @@ class Lease {
     const fault = this.#strike('submit');
     if (this.#isLost) return;
     if (fault?.kind !== 'validation') return work();
-    // What is invalid is not run, and told in the queue's order.
+    // Something invalid is not run, and its error is reported in the order of the queue.
     this.#real.queue.submit([invalid(this.#real)]);
   }
 
@@ -197,7 +197,7 @@ class Lease {
   }
 }
 
-/** A command buffer that cannot be submitted: it copies past the end. */
+/** Returns a command buffer that cannot be submitted, because it copies past the end. */
 function invalid(device: GPUDevice): GPUCommandBuffer {
   const { COPY_SRC, COPY_DST } = GPUBufferUsage;
   const buffer = device.createBuffer({ label: 'fault', size: 16, usage: COPY_SRC | COPY_DST });
@@ -206,7 +206,7 @@ function invalid(device: GPUDevice): GPUCommandBuffer {
   return encoder.finish();
 }
 
-/** `real`, some of its members replaced. */
+/** Returns `real` with some of its members replaced. */
 function over<T extends object>(real: T, own: Record<string, unknown>): T {
   const bound = new Map<PropertyKey, unknown>();
   return new Proxy(real, {

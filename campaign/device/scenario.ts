@@ -1,4 +1,4 @@
-/** What a device is taken through: an engine made, a step, a checkpoint out and in, an evaluation, and the step after it. */
+/** The work during which devices fail: create an engine, run a step, export and import a checkpoint, evaluate, and run the next step. */
 
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -35,7 +35,9 @@ const model = parseModelConfig({
 const weights = initWeights(model, 9);
 const spec = { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson };
 
-/** A random model answers nothing right; any reward that differs between samples makes gradients. */
+/**
+ * A task with arbitrary rewards. A random model answers nothing correctly, but any reward that differs between samples produces gradients.
+ */
 const task: SyncTask = {
   name: 'length',
   train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
@@ -43,14 +45,14 @@ const task: SyncTask = {
   reward: ({ response }) => ({ score: response.length % 7, acc: response.length % 2 }),
 };
 
-/** In this order. The reference's log-probs are part of 'generate', and forgetting the cache is part of 'update'. */
+/** Phases in order. The reference's log-probs are part of 'generate'; clearing the cache is part of 'update'. */
 export const PHASES = [...(['load', 'generate', 'update', 'export', 'import', 'validate', 'generate again'] as const)];
 export type Phase = (typeof PHASES)[number];
 
-/** Everything that a run may be told apart by, bit for bit. */
+/** All results as text, so that two runs can be compared bit for bit. */
 export type Outcome = string;
 
-/** Runs all of it on a new engine; `enter` hears of each phase as it begins. The engine is gone afterwards. */
+/** Runs the scenario on a new engine and destroys it. `enter` is called at the start of each phase. */
 export async function runScenario(enter: (phase: Phase) => void = () => {}): Promise<Outcome> {
   enter('load');
   const engine = await createLocalEngine(spec);
@@ -76,7 +78,7 @@ async function steps(engine: LocalEngine, enter: (phase: Phase) => void): Promis
   const metrics = await trainer.validate({ greedy: true });
   again = true;
   const second = await trainer.step();
-  await engine.gpu.idle(); // what the device says late
+  await engine.gpu.idle(); // receives late errors of the device
   const tensors = [...checkpoint.weights, ...checkpoint.optimizer].map(([name, { data }]) => [name, [...data]]);
   return JSON.stringify([told(first), told(second), withoutTimes(metrics), tensors]);
 }

@@ -1,25 +1,28 @@
-/** Operations of a disk that stop, or fail once, at operation k: as if the process had died there, or the disk had said no. */
+/** File operations that stop, or fail once, at operation k: as if the process had died there, or the disk had returned an error. */
 
 import * as promises from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FsOperations } from '../../src/cli/diskFiles.ts';
 
-/** `none`: not done; `torn`: half of it done; `done`: done, and then the end. Else the code of an error, once. */
+/**
+ * `none` = not done, `torn` = half done, `done` = done; after these three every operation fails. Otherwise the code of an error that is
+ * returned once.
+ */
 export type Fault = 'none' | 'torn' | 'done' | 'ENOSPC' | 'EIO' | 'EROFS';
 export const STOPS: readonly Fault[] = ['none', 'torn', 'done'];
 
-/** The process is dead: every operation after it says so. */
+/** The simulated death of the process. Every later operation throws it too. */
 export class Died extends Error {}
 
 export class FaultyFs {
-  /** What has changed the disk so far, in order. */
+  /** Operations that have changed the disk, in order. */
   readonly log: string[] = [];
   readonly #at: number;
   readonly #fault: Fault;
   #dead = false;
 
-  /** @param at number of the operation, from 0; Infinity = none */
+  /** @param at number of the operation, from 0; Infinity = no fault */
   constructor(at = Infinity, fault: Fault = 'none') {
     this.#at = at;
     this.#fault = fault;
@@ -81,7 +84,7 @@ export class FaultyFs {
     const k = this.log.push(name) - 1;
     if (k !== this.#at) return run();
     if (!STOPS.includes(this.#fault)) {
-      if (this.#fault === 'ENOSPC') await torn?.(); // what fitted is there
+      if (this.#fault === 'ENOSPC') await torn?.(); // the part that fitted stays on the disk
       throw Object.assign(new Error(this.#fault), { code: this.#fault });
     }
     if (this.#fault === 'torn') await torn?.();

@@ -1,4 +1,4 @@
-/** A run of the real trainer into a real folder, over an engine that computes in microseconds what depends on all that it has seen. */
+/** Runs the real trainer in a real folder, with an engine that computes in microseconds and whose results depend on all earlier inputs. */
 
 import { readFileSync } from 'node:fs';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -18,7 +18,7 @@ const TOKENIZER = new ChatTokenizer(
   readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
 );
 
-/** Moves its own difficulty, so that a checkpoint has a part of its own. */
+/** A task with state (its difficulty), so that a checkpoint contains a part of the task. */
 function tinyTask(): Task {
   let seen = 0;
   const problem = (index: number) => ({
@@ -41,7 +41,7 @@ function tinyTask(): Task {
   };
 }
 
-/** Runs until done, from the checkpoint folder `from`, or the newest whole one where there is one. */
+/** Runs to the end, from the checkpoint folder `from`, or from the newest intact checkpoint if there is one. */
 export async function runOn(files: FileSystem, path: string, trainer: object, from?: string): Promise<void> {
   const config = resolveTrainConfig({
     name: 'run',

@@ -1,10 +1,10 @@
-/** What a run folder came to: all that must not depend on where the run was broken. */
+/** Hashes of a run folder: everything that must not depend on where the run was interrupted. */
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** File to digest; of metrics all but times, of the CSV its steps. */
+/** Returns a digest by file. Metrics are hashed without times, the CSV only by its steps. */
 export function snapshot(folder: string): Map<string, string> {
   const found = new Map<string, string>();
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
@@ -35,7 +35,7 @@ function lasting(name: string, bytes: Buffer): string | Buffer {
   );
 }
 
-/** The first file that differs, or undefined. */
+/** Returns the first file that differs, or undefined. */
 export function difference(want: Map<string, string>, got: Map<string, string>): string | undefined {
   for (const name of new Set([...want.keys(), ...got.keys()]))
     if (want.get(name) !== got.get(name))

@@ -1,11 +1,11 @@
-/** A local server that behaves like a Hugging Face hub but for the lies that it is told, and sees where a token goes. */
+/** A local server that behaves like a Hugging Face hub, except for requested lies, and records where a token is sent. */
 
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 
-/** One lie: about the list of files, or about the bytes of one. */
+/** One lie: about the list of files, or about the bytes of a file. */
 export interface Lie {
   about: 'listing' | 'config.json' | 'tokenizer.json' | 'model.safetensors';
   how: number;
@@ -39,7 +39,7 @@ const beside =
     siblings: [...(listing.siblings as Sibling[]), ...names.map((rfilename) => ({ rfilename, size: 1 }))],
   });
 
-/** What the hub says in place of its list. */
+/** Answers that replace the list of files. */
 export const LISTINGS: ((listing: Listing) => unknown)[] = [
   ...[
     null,
@@ -83,14 +83,14 @@ const send = ({ response }: Asked, bytes: Uint8Array, headers: Record<string, st
 
 const flipped = (bytes: Uint8Array) => bytes.map((byte, i) => (i === bytes.length - 1 ? byte ^ 1 : byte));
 
-/** Writes so many bytes every so many milliseconds until the client disconnects. */
+/** Writes `bytes` bytes every `ms` milliseconds until the client disconnects. */
 function drip({ response }: Asked, bytes: number, ms: number): void {
   response.writeHead(200, { etag: '"endless"' });
   const timer = setInterval(() => response.write(new Uint8Array(bytes)), ms);
   response.on('close', () => clearInterval(timer));
 }
 
-/** What the hub sends in place of a file; the second time most of them send it as it is. */
+/** Answers that replace a file. The second time, most of them send the real file. */
 export const BODIES: ((asked: Asked) => void)[] = [
   (asked) => send(asked, flipped(asked.bytes)),
   (asked) => send(asked, asked.bytes.subarray(0, asked.bytes.length >> 1)),
@@ -131,11 +131,11 @@ export const BODIES: ((asked: Asked) => void)[] = [
   ({ response }) => void response.writeHead(200, { 'transfer-encoding': 'chunked' }).flushHeaders(),
 ];
 
-/** Lies that a server keeps telling. */
+/** Number of lies that a server repeats. */
 const KEPT = 8;
 
 export class LyingHub {
-  /** Hosts, or paths of this one, that saw a token which was not for them. */
+  /** Hosts, or paths of this host, that received a token meant for another. */
   leaked: string[] = [];
   /** The first value of each tensor, in order. */
   first = '';
@@ -174,7 +174,7 @@ export class LyingHub {
     this.#lies = lies.map((lie) => ({ lie, left: lie.how % 2 === 0 ? KEPT : 1 }));
   }
 
-  /** True if the bytes of an address are known beforehand, and no lie was told about them. */
+  /** True if the bytes of an address are known beforehand, and no lie about them was sent. */
   isChecked(address: string): boolean {
     return address === 'repository' && !this.#lies.some(({ lie }) => lie.about === 'listing');
   }
@@ -214,7 +214,7 @@ export class LyingHub {
     response.writeHead(206, { etag, 'content-range': range }).end(bytes.subarray(from));
   }
 
-  /** The lie about this, once more where it is kept up. */
+  /** Returns the lie about an item, again if the lie is repeated. */
   #told(about: string): Lie[] {
     const found = this.#lies.find(({ lie, left }) => lie.about === about && left > 0);
     if (!found) return [];

@@ -1,8 +1,8 @@
-/** What inputs are drawn from: real texts with changes, and pieces put together at random. */
+/** Generators of inputs: real texts with changes, and pieces combined at random. */
 
 import fc from 'fast-check';
 
-/** Texts that readers trip over. */
+/** Texts that often break parsers. */
 export const ODD: readonly string[] = [
   ...[
     '',
@@ -96,7 +96,7 @@ export const ODD: readonly string[] = [
 
 export const odd = fc.constantFrom(...ODD);
 
-/** A value as one may write it on a command line. */
+/** A value as users write it on a command line. */
 export const value = fc.oneof(
   { weight: 3, arbitrary: odd },
   fc.integer({ min: -3, max: 70 }).map(String),
@@ -106,7 +106,9 @@ export const value = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 12 }),
 );
 
-/** The text with one to four changes: a cut, a repetition, an odd text put in or in place, a character, two lines swapped. */
+/**
+ * Returns the text with one to four changes: a cut, a repetition, an odd text inserted or replaced, a changed character, two lines swapped.
+ */
 export function changed(texts: readonly string[]): fc.Arbitrary<string> {
   const place = fc.double({ min: 0, max: 1, noNaN: true });
   const change = fc.record({ how: fc.nat(5), at: place, to: place, odd, unit: fc.nat(0xffff) });
@@ -131,13 +133,13 @@ export function changed(texts: readonly string[]): fc.Arbitrary<string> {
   );
 }
 
-/** Pieces in any order and number, as a grammar without its rules. */
+/** Combines pieces in any order and number, like a grammar without its rules. */
 export const mixed = (pieces: readonly string[], maxLength = 24): fc.Arbitrary<string> =>
   fc
     .array(fc.oneof({ weight: 4, arbitrary: fc.constantFrom(...pieces) }, odd), { maxLength })
     .map((parts) => parts.join(''));
 
-/** One piece very often, within others. */
+/** Repeats one piece very often, within others. */
 export const repeated = (pieces: readonly string[]): fc.Arbitrary<string> =>
   fc
     .tuple(

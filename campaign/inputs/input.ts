@@ -1,6 +1,6 @@
 /** Messages between the campaign and the process that inputs are tried in. */
 
-/** An input to try. */
+/** An input to test. */
 export type Input =
   | { kind: 'train' | 'sft'; yaml: string; overrides: string[] }
   | { kind: 'command'; args: string[] }
@@ -8,7 +8,7 @@ export type Input =
   | { kind: 'jsonl' | 'tokens' | 'expression'; text: string }
   | { kind: 'calls'; format: string; text: string };
 
-/** The outcome: how the input held, or what was wrong. */
+/** Result of an input: how it was handled, or what was wrong. */
 export interface Verdict {
   held?: 'works' | 'refused';
   wrong?: string;

@@ -1,6 +1,6 @@
 /**
- * Inputs judged in a child process, so that one that hangs, takes all memory or aborts V8 is a count and not the end of the campaign.
- * A child is used until it is lost.
+ * Tests inputs in a child process. An input that hangs, takes all memory or aborts V8 is then only counted, and the campaign continues. A
+ * child is used until it is lost.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -17,7 +17,7 @@ class Judge {
   readonly #folder: string;
   #child: ChildProcess | undefined;
 
-  /** @param folder of a checkout's configs and checkpoints; the child works there, and what it writes stays there */
+  /** @param folder folder with a checkout's configs and checkpoints; the child works there, and its files stay there */
   constructor(folder: string) {
     this.#folder = folder;
   }
@@ -41,13 +41,13 @@ class Judge {
   }
 
   #start(): ChildProcess {
-    // Beside the bundle of the campaign; see vite.cli.config.ts.
+    // Next to the bundle of the campaign; see vite.cli.config.ts.
     return fork(join(dirname(process.argv[1]), 'campaign-inputs.js'), {
       cwd: this.#folder,
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
       serialization: 'advanced',
       execArgv: [`--max-old-space-size=${HEAP_MB}`],
-      // What is right up to the device ends there; a hub is nowhere.
+      // No input must reach a device or a hub.
       env: {
         ...process.env,
         VK_ICD_FILENAMES: '/nowhere/icd.json',
@@ -64,7 +64,7 @@ class Judge {
   }
 }
 
-/** Inputs of one kind as a row. */
+/** Tests inputs of one kind and returns their row. */
 async function rowOf(judge: Judge, what: string, inputs: readonly Input[]): Promise<CampaignRow> {
   const failures: string[] = [];
   const counts = { works: 0, refused: 0 };
@@ -82,7 +82,7 @@ async function rowOf(judge: Judge, what: string, inputs: readonly Input[]): Prom
   };
 }
 
-/** A row for each kind of inputs, judged in a folder with what command lines name. */
+/** Returns one row per kind of input. Runs in a folder with the files that command lines name. */
 export async function judgeAll(cases: Record<string, Input[]>, say: (line: string) => void): Promise<CampaignRow[]> {
   const folder = workplace();
   const judge = new Judge(folder);
@@ -99,7 +99,7 @@ export async function judgeAll(cases: Record<string, Input[]>, say: (line: strin
   return rows;
 }
 
-/** A folder with what command lines name. */
+/** Creates a folder with the files that command lines name. */
 function workplace(): string {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-inputs-'));
   for (const name of ['configs', 'checkpoints']) symlinkSync(resolve(name), join(folder, name));

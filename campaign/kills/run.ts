@@ -1,4 +1,4 @@
-/** Real processes of the command line on the smallest recipe: started, killed, and what their folders hold. */
+/** Runs real processes of the command line on the smallest recipe: starts, kills and compares them. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -20,7 +20,7 @@ const WARM_STEPS = 8;
 export interface Ended {
   code: number | null;
   signal: NodeJS.Signals | null;
-  /** Standard error. */
+  /** Text on standard error so far. */
   said: string;
   seconds: number;
 }
@@ -28,11 +28,11 @@ export interface Ended {
 export interface Running {
   child: ChildProcess;
   ended: Promise<Ended>;
-  /** Resolves when standard error has the words, or the process has ended. */
+  /** Resolves when standard error contains the words, or the process has ended. */
   until(words: string): Promise<void>;
 }
 
-/** A folder of runs with a warm start of its own. */
+/** A folder of runs with its own warm start. */
 export class Runs {
   readonly folder = mkdtempSync(join(tmpdir(), 'webgrpo-kills-'));
   readonly #running = new Set<ChildProcess>();
@@ -54,7 +54,7 @@ export class Runs {
     return join(this.folder, name);
   }
 
-  /** Starts `webgrpo train` for the run of that name, from its newest checkpoint if it has one. */
+  /** Starts `webgrpo train` for the run of that name. It resumes from its newest checkpoint if there is one. */
   train(name: string, ...overrides: string[]): Running {
     const words = [`name=${name}`, `model.path=${this.warmStart}`, `trainer.defaultLocalDir=${this.folder}`];
     return this.#start([
@@ -94,13 +94,13 @@ export class Runs {
     return { child, ended, until };
   }
 
-  /** Ends what still runs. */
+  /** Ends all processes that still run. */
   close(): void {
     for (const child of this.#running) child.kill('SIGKILL');
   }
 }
 
-/** Hashes of all that has to be the same: metrics but for times, rollouts, checkpoints. Files of killed writes are not counted. */
+/** Returns hashes of everything that must be equal: metrics without times, rollouts, checkpoints. Files of killed writes are ignored. */
 export function outcome(run: string): Map<string, string> {
   const found = new Map<string, string>();
   const sha = (content: string | Uint8Array) => createHash('sha256').update(content).digest('hex').slice(0, 16);
@@ -119,7 +119,7 @@ export function outcome(run: string): Map<string, string> {
   return found;
 }
 
-/** What is not the same in two runs, in words; undefined if all is. */
+/** Describes the differences of two runs; undefined if they are equal. */
 export function difference(run: string, want: ReadonlyMap<string, string>): string | undefined {
   if (!existsSync(join(run, 'metrics.jsonl'))) return 'no metrics.jsonl';
   const got = outcome(run);

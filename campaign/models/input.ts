@@ -1,12 +1,12 @@
-/** What a thread that opens models is sent. */
+/** Messages to a thread that opens models. */
 
-/** Files by name, as a checkpoint's folder has them. */
+/** Files of a checkpoint's folder, by name. */
 export interface ModelInput {
   kind: 'checkpoint' | 'tokenizer' | 'adapter';
   files: Map<string, Uint8Array>;
 }
 
-/** config.json of the model that adapters are laid over. */
+/** config.json of the model that adapters are applied to. */
 export const ADAPTED = {
   architectures: ['LlamaForCausalLM'],
   vocab_size: 32,

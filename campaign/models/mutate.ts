@@ -1,4 +1,4 @@
-/** Real files with something wrong in them: bytes turned, cut, put in; JSON with unexpected values. */
+/** Damages real files: bytes changed, cut, inserted; JSON with unexpected values. */
 
 import fc from 'fast-check';
 
@@ -6,7 +6,7 @@ type Json = Record<string, unknown>;
 
 const deep = (depth: number): unknown => Array.from({ length: depth }).reduce<unknown>((inner) => [inner], 1);
 
-/** Values that a file may hold in place of the one it should. */
+/** Values that replace the expected ones. */
 export const ODD: readonly unknown[] = [
   ...[null, true, false, 0, -1, 1, 2, 0.5, 7, 1e9, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 53, 1e300, -1e300, Infinity],
   ...['', 'x', 'true', '1', '__proto__', '../../etc/passwd', '\u0000', '\ud800', 'x'.repeat(100_000)],
@@ -14,7 +14,7 @@ export const ODD: readonly unknown[] = [
   ...[{ content: 7 }, { __proto__: null, constructor: 1 }, { String: '' }, { Regex: '(' }, { Regex: '(a+)+$' }],
 ];
 
-/** Every place in a JSON value, as the keys that lead there; of a long list or table only the first few. */
+/** Returns every place in a JSON value as a list of keys; of a long list or table only the first few. */
 function places(value: unknown, path: string[] = []): string[][] {
   if (typeof value !== 'object' || value === null) return [path];
   const entries = Object.entries(value).slice(0, 12);
@@ -42,19 +42,19 @@ function changed(json: Json, [place, operation, odd]: [number, (typeof OPERATION
   return copy;
 }
 
-/** The value with one to three changes. */
+/** Returns the value with one to three changes. */
 export const mutatedJson = (json: Json): fc.Arbitrary<Json> =>
   fc
     .array(fc.tuple(fc.nat(), fc.constantFrom(...OPERATIONS), fc.constantFrom(...ODD)), { minLength: 1, maxLength: 3 })
     .map((changes) => changes.reduce(changed, json));
 
-/** JSON's text; what JSON has no word for is written as a number that overflows. */
+/** Returns JSON text. A value that JSON cannot express is written as a number that overflows. */
 export const encodeJson = (json: unknown): Uint8Array =>
   new TextEncoder().encode(
     JSON.stringify(json, (_, value: unknown) => (value === Infinity ? '1e999' : value)).replaceAll('"1e999"', '1e999'),
   );
 
-/** The bytes with one to four changes, anywhere or in the first so many. */
+/** Returns the bytes with one to four changes, anywhere or in the first `within` bytes. */
 export function mutatedBytes(bytes: Uint8Array, within = bytes.length): fc.Arbitrary<Uint8Array> {
   const at = fc.nat(within - 1);
   const change = fc.oneof(

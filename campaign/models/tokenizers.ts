@@ -18,7 +18,7 @@ const file = (name: string, json: unknown, config: unknown): Case => ({
   },
 });
 
-/** Patterns that take for ever on some text, or that no engine reads. */
+/** Patterns that take forever on some text, or that no engine accepts. */
 const PATTERNS = [
   ...['(a+)+$', '(a*)*b', '(a|a)+$', '(a|ab|b)*c', '(?:a?){40}a{40}', '(.*)*x', '(\\s+)+\\u0000', '([a-z]+)*\\d$'],
   ...['a*a*a*a*a*a*b', '(a+)\\1$', '(?=(a+)+$)', '(?:(?:a{1,9}){1,9}){1,9}b', '.*.*.*.*.*=', '(\\w|\\d)+!$', '(ab?)+c'],
@@ -109,7 +109,7 @@ function handmade({ json, config }: TokenizerFiles): Case[] {
 export function tokenizerCases(seed: number, count: number): Case[] {
   const [shipped, ...others] = tokenizers();
   const made = handmade(shipped);
-  // The shipped one's vocabulary aside, small ones give each change more to meet.
+  // Small vocabularies give each change more to affect, so most are small.
   const kinds = [shipped, ...others.slice(-5)];
   const rest = Math.max(0, count - made.length);
   const drawn = fc.sample(
@@ -123,7 +123,7 @@ export function tokenizerCases(seed: number, count: number): Case[] {
   return [
     ...made.filter((_, i) => count >= made.length || i % Math.ceil(made.length / count) === 0),
     ...drawn.flatMap(([json, config], i) => {
-      // What is no JSON at all is refused by the reader of the file, before there is a tokenizer.
+      // The reader of the file refuses invalid JSON before there is a tokenizer.
       if (json instanceof Uint8Array && !isJson(json)) return [];
       return [file(`tokenizer ${i} of seed ${seed}`, json, config)];
     }),
@@ -141,7 +141,7 @@ function isJson(bytes: Uint8Array): boolean {
 
 const LOOP = '{% for i in range(9999) %}';
 const END = '{% endfor %}';
-/** Templates that import, raise, loop, grow or reach for what is not theirs. */
+/** Templates that import, raise, loop, grow or access what they must not. */
 const TEMPLATES = [
   ...[
     "{% import 'os' %}",

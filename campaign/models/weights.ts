@@ -1,4 +1,4 @@
-/** Checkpoints and adapters: headers, indexes and weights that lie. */
+/** Untrusted checkpoints and adapters: headers, indexes and weights with wrong values. */
 
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
@@ -39,7 +39,7 @@ function base(): Base {
   };
 }
 
-/** A file of this header's text, whatever its length says. */
+/** Returns a file with this header text, whatever its length field says. */
 function withHeader(text: Uint8Array, data: Uint8Array, length = BigInt(text.length)): Uint8Array {
   const bytes = new Uint8Array(8 + text.length + data.length);
   new DataView(bytes.buffer).setBigUint64(0, BigInt.asUintN(64, length), true);
@@ -159,7 +159,7 @@ function handmadeIndexes({ config, weights, header }: Base): Case[] {
   ];
 }
 
-/** So many cases of safetensors, of indexes, of config.json. */
+/** Returns `count` cases of safetensors, indexes and config.json. */
 export function weightCases(seed: number, count: number): Case[] {
   const from = base();
   const { config, header, data, weights } = from;
@@ -222,7 +222,7 @@ export function configCases(seed: number, count: number): Case[] {
       },
     }),
   );
-  // Where not all are tried, those that are come from the whole list.
+  // If not all cases are tried, take them from all parts of the list.
   const step = Math.max(1, made.length / Math.max(1, count * 0.7));
   const some = made.filter((_, i) => Math.floor(i / step) !== Math.floor((i - 1) / step));
   const drawn = fc

@@ -1,20 +1,25 @@
-/** A folder of the browser's files whose operations stop, or fail once, at operation k: as if the tab had been closed there. Runs in a page. */
+/**
+ * A folder of the browser's files whose operations stop, or fail once, at operation k, as if the tab had been closed there. Runs in a page.
+ */
 
-/** `before`: not done; `torn`: of a folder, half is deleted; `after`: done, and then the end. `full`: the browser says no, once. */
+/**
+ * `before` = not done, `torn` = of a folder, half is deleted, `after` = done; then every operation fails. `full` = the browser refuses
+ * once.
+ */
 export type Fault = 'before' | 'torn' | 'after' | 'full';
 
-/** The tab is gone: every operation after it says so. */
+/** The simulated closing of the tab. Every later operation throws it too. */
 export class Closed extends Error {}
 
 export class FaultyRoot {
-  /** What has changed files so far, in order. */
+  /** Operations that have changed files, in order. */
   readonly log: string[] = [];
   readonly #at: number;
   readonly #fault: Fault;
   readonly #writers = new Set<FileSystemWritableFileStream>();
   #closed = false;
 
-  /** @param at number of the operation, from 0; Infinity = none */
+  /** @param at number of the operation, from 0; Infinity = no fault */
   constructor(at = Infinity, fault: Fault = 'before') {
     [this.#at, this.#fault] = [at, fault];
   }
@@ -37,7 +42,7 @@ export class FaultyRoot {
     } as unknown as FileSystemDirectoryHandle;
   }
 
-  /** What a closed tab does to files that are being written. */
+  /** Does what a closed tab does to files that are being written. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([...this.#writers].map((writer) => writer.abort().catch(() => {})));

@@ -1,4 +1,7 @@
-/** A scripted run into the browser's files that is stopped, or fails once, at operation k; then it is opened again and continues. Runs in a page. */
+/**
+ * A scripted run in the browser's files that is stopped, or fails once, at operation k, and is then opened again and resumed. Runs in a
+ * page.
+ */
 
 import { InputError } from '../../src/errors.ts';
 import { newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
@@ -12,12 +15,12 @@ const STEPS = 4;
 const RUN = 'runs/run';
 const NAMES = ['config.json', 'model.safetensors', 'optimizer.safetensors'];
 
-/** How far a run is known to be saved. */
+/** Step up to which a run is known to be saved. */
 interface Progress {
   step: number;
 }
 
-/** Operations that the whole of it takes. */
+/** Returns the number of operations of a complete run. */
 export const countOperations = (): Promise<number> =>
   inFolder(async (real) => {
     const faulty = new FaultyRoot();
@@ -25,7 +28,7 @@ export const countOperations = (): Promise<number> =>
     return faulty.log.length;
   });
 
-/** What was wrong with a run that met the fault; undefined = nothing. */
+/** Runs with the fault, then resumes. Returns what went wrong; undefined = nothing. */
 export const brokenAt = (k: number, fault: Fault): Promise<string | undefined> =>
   inFolder(async (real) => {
     const want = await inFolder(async (other) => {
@@ -51,7 +54,7 @@ export const brokenAt = (k: number, fault: Fault): Promise<string | undefined> =
     return difference(want, await snapshot(real));
   });
 
-/** Continues after `progress.step`, from 0 with a new run; the last step is saved twice. */
+/** Resumes after `progress.step`, or starts a new run at 0. The last step is saved twice. */
 async function script(files: FileSystem, progress: Progress): Promise<void> {
   const config = { name: 'run' };
   const folder =
@@ -59,7 +62,7 @@ async function script(files: FileSystem, progress: Progress): Promise<void> {
       ? (await RunFolder.create(files, RUN, config)).folder
       : await RunFolder.reopen(files, RUN, progress.step, config);
   const kept = await KeptCheckpoints.open(folder, { maxActorCkptToKeep: 2 });
-  await kept.prune(); // what could not be deleted then is now
+  await kept.prune(); // deletes what could not be deleted then
   for (let step = progress.step + 1; step <= STEPS; step++) {
     await folder.appendMetrics({ 'training/global_step': step });
     await writeCheckpoint(files, folder.checkpoint(step), contents(step, `step ${step}`));
@@ -74,7 +77,7 @@ function contents(step: number, text: string): Map<string, string> {
   return new Map([...NAMES.map((name) => [name, `${name} of ${text}`] as const), ['trainer_state.json', state]]);
 }
 
-/** NaN where its files are of several. */
+/** Returns the step of a folder; NaN if its files are of several steps. */
 async function stepOf(files: FileSystem, folder: string): Promise<number> {
   const texts = await Promise.all(
     NAMES.map(async (name) => (await readFileText(files, `${folder}/${name}`)).split(' of ')[1]),
@@ -82,7 +85,7 @@ async function stepOf(files: FileSystem, folder: string): Promise<number> {
   return new Set(texts).size === 1 ? Number(texts[0].split(' ')[1]) : NaN;
 }
 
-/** Path to content of all that is there. */
+/** Returns the content of every file, by path. */
 async function snapshot(folder: FileSystemDirectoryHandle, path = ''): Promise<Record<string, string>> {
   const found: Record<string, string> = {};
   for await (const [name, handle] of folder.entries())
@@ -97,7 +100,7 @@ function difference(want: Record<string, string>, got: Record<string, string>): 
   return wrong === undefined ? undefined : `${wrong} is "${got[wrong]}", not "${want[wrong]}"`;
 }
 
-/** In a folder of its own, which is gone afterwards. */
+/** Runs `work` in a separate folder, which is deleted afterwards. */
 async function inFolder<T>(work: (folder: FileSystemDirectoryHandle) => Promise<T>): Promise<T> {
   const root = await navigator.storage.getDirectory();
   const name = `campaign-${crypto.randomUUID()}`;

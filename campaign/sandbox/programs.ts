@@ -1,6 +1,6 @@
-/** Each prints OUT where it reaches what it must not. */
+/** Programs that print OUT if they reach what they must not. */
 
-/** Names that a program must not see, wherever it looks. */
+/** Names that must be undefined in a program. */
 const FORBIDDEN = [
   ...[
     'process',

@@ -1,4 +1,4 @@
-/** Runs in a thread of its own: encodes conversations of hostile texts, and compares their control tokens with those of harmless ones. */
+/** Runs in a separate thread: encodes conversations of hostile texts, and compares their control tokens with those of harmless texts. */
 
 import { InputError } from '../../src/errors.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -8,7 +8,7 @@ interface TokensInput {
   name: string;
   json: Record<string, unknown>;
   config: Record<string, unknown>;
-  /** What the user, then each tool, says. */
+  /** Text of the user, then of each tool. */
   texts: string[];
 }
 
@@ -46,7 +46,7 @@ function judge({ name, json, config, texts }: TokensInput): Verdict {
   return plain.length > 0 ? { wrong: `encodePlain gives ${plain.slice(0, 5).join()}` } : { held: 'held' };
 }
 
-/** A character that the vocabulary lacks is the unknown token, in any role's text. */
+/** A character that the vocabulary lacks becomes the unknown token, in any role's text. */
 function unknownOf({ model }: Record<string, unknown>): number | undefined {
   const { unk_token, vocab, unk_id } = model as Record<string, unknown>;
   return Array.isArray(vocab) ? (unk_id as number) : (vocab as Record<string, number>)[unk_token as string];
@@ -57,7 +57,7 @@ port.on('message', (input: TokensInput) => {
   try {
     port.postMessage(judge(input));
   } catch (error) {
-    // A text that is too long is refused; it has become nothing.
+    // A text that is too long is refused, so it becomes no token.
     if (error instanceof InputError) return port.postMessage({ held: 'refused' });
     port.postMessage({ wrong: String((error as Error).stack).slice(0, 300) });
   }

@@ -1,8 +1,8 @@
-/** What a hostile user, problem or tool may say. */
+/** Texts of a hostile user, problem or tool. */
 
 import fc from 'fast-check';
 
-/** Names of every tokenizer of the campaign, and of models that are none of them. */
+/** Names of control tokens of the campaign's tokenizers, and of other models. */
 const NAMES = [
   ...[
     '<|im_start|>',
@@ -55,7 +55,7 @@ const ODD = [
   '\\',
 ];
 
-/** A conversation's foreign texts: two to five, whose neighbours may make a name together. */
+/** Returns the foreign texts of a conversation: two to five, whose neighbours can form a name together. */
 export function hostileTexts(seed: number, count: number): string[][] {
   const name = fc.constantFrom(...NAMES);
   const halves = fc.tuple(name, fc.nat(), fc.nat()).map(([whole, a, b]) => {
@@ -79,7 +79,7 @@ export function hostileTexts(seed: number, count: number): string[][] {
 }
 
 const MIB10 = 10 * 2 ** 20;
-/** Ten megabytes, and what is a long prompt, of words and of what is worst. */
+/** Long texts of ordinary and of worst-case pieces: ten megabytes, and as long as a long prompt. */
 const LONG = [
   ...[
     'The answer is 42. ',

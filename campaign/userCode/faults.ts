@@ -1,4 +1,4 @@
-/** What code of a user's own can do wrong, as a table: where it stands, what it does, and how the step has to take it. */
+/** Table of errors in a user's own code: the place, the error, and the expected result of the step. */
 
 import type { CustomAdvantage } from '../../src/grpo/advantages/index.ts';
 import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
@@ -9,18 +9,18 @@ import type { Task } from '../../src/tasks/task.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
 /**
- * 'refused' = one error that matches, no weight moved; 'skipped' = of a sample: the same under trainer.onError: stop, and under
- * skip the step continues without it; 'not finite' = the step says so and moves no weight; 'told' = of a tool: the model reads
- * a text that matches, and the step trains; 'trained' = nothing is wrong.
+ * 'refused' = one error that matches, no weight changed; 'skipped' = of a sample: the same under trainer.onError: stop, and under skip the
+ * step continues without it; 'not finite' = the step reports it and changes no weight; 'told' = of a tool: the model reads a text that
+ * matches, and the step trains; 'trained' = nothing is wrong.
  */
 export type Outcome = 'refused' | 'skipped' | 'not finite' | 'told' | 'trained';
 
 export interface Fault {
   name: string;
   outcome: Outcome;
-  /** Of the error, of what the step says, or of what the model reads. */
+  /** Pattern of the error, of the step's report, or of what the model reads. */
   says?: RegExp;
-  /** Of the second sample of a step. */
+  /** Reward of the second sample of a step. */
   reward?: () => unknown;
   loop?: (sample: AgentSample) => unknown;
   tool?: Partial<Tool>;
@@ -32,7 +32,7 @@ export interface Fault {
 const thrower = (error: unknown) => () => {
   throw error;
 };
-/** Everything that can be thrown, with what a sentence about it holds. */
+/** Everything that can be thrown, with a pattern for the error message about it. */
 const THROWN: [string, unknown, RegExp][] = [
   ['an error', new Error('boom'), /boom/],
   ['a text', 'plain text', /plain text/],
@@ -141,7 +141,7 @@ const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
   ['generates with null', (sample) => sample.generate(null as never), /agent loop/],
 ];
 
-/** Outcome: told to the model, unless it is the user's mistake. */
+/** Outcome: 'told', unless the error is the user's mistake. */
 const TOOLS: [string, Partial<Tool>, RegExp, Outcome?][] = [
   ['never resolves', { execute: never }, /^Error: fault did not answer in 0\.05 s$/],
   ['returns undefined', { execute: () => undefined as never }, /^Tool "fault" returned undefined/, 'refused'],
@@ -185,7 +185,7 @@ const TOOLS: [string, Partial<Tool>, RegExp, Outcome?][] = [
   ['says broken bytes', { execute: () => Uint8Array.of(0xff, 0xfe, 0x41, 0xc3, 0x28) }, /A/],
 ];
 
-/** Arrays as long as the tokens, of one value. */
+/** Returns arrays as long as the tokens, filled with one value. */
 const filled =
   (value: number): CustomLoss =>
   ({ logProbs }) => ({ dLogProbs: new Float32Array(logProbs.length).fill(value) });

@@ -1,4 +1,4 @@
-/** One fault of a user's code in one training step on a real engine, and the step after it, which must be as if nothing had been. */
+/** Runs one training step with a fault in a user's code on a real engine, and the next step, which must not be affected. */
 
 import { describe } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -36,7 +36,7 @@ const MODEL: ModelConfig = {
   qkNorm: false,
   initializerRange: 0.3,
 };
-/** A case that takes longer hangs. */
+/** Milliseconds after which a case counts as hanging. */
 const PATIENCE_MS = 20_000;
 
 const configOf = ({ actor, rollout, trainer }: NonNullable<Fault['config']> = {}, onError = 'stop') =>
@@ -65,7 +65,7 @@ const configOf = ({ actor, rollout, trainer }: NonNullable<Fault['config']> = {}
 
 const SHORT = { maxNewTokens: 6 };
 const short = async (sample: AgentSample): Promise<StopReason> => (await sample.generate(SHORT)).stop ?? 'completed';
-/** A turn, a call of the tool `fault`, and another turn that reads its answer. */
+/** Runs a turn, a call of the tool `fault`, and another turn that reads its answer. */
 const calling = async (sample: AgentSample): Promise<StopReason> => {
   const { stop } = await sample.generate(SHORT);
   return (
@@ -85,14 +85,14 @@ const TASK: Task = {
   reward: ({ response }) => ({ score: [...response].reduce((sum, c) => sum + c.charCodeAt(0), 0) % 17, acc: 0 }),
 };
 
-/** Metrics without times, and all weights, as text. */
+/** Returns metrics without times, and all weights, as text. */
 const printOf = async (metrics: Metrics, engine: LocalEngine) =>
   JSON.stringify([
     Object.entries(metrics).filter(([name]) => !/^(timing|perf)/.test(name)),
     [...(await engine.model.exportWeights())].map(([name, { data }]) => [name, [...data]]),
   ]);
 
-/** The engine, its first weights, and what a step from them comes to. */
+/** The engine, its first weights, and the result of a step from them. */
 export class Bench {
   readonly #engine: LocalEngine;
   readonly #weights: TensorMap;
@@ -118,7 +118,7 @@ export class Bench {
       return generate(request).finally(() => bench.#under--);
     };
     bench.#untouched = await printOf({}, engine);
-    await bench.#goodStep(); // kernels are compiled and buffers made
+    await bench.#goodStep(); // compiles kernels and creates buffers
     await bench.#rewind();
     bench.#good = await bench.#goodStep();
     return bench;
@@ -128,7 +128,7 @@ export class Bench {
     this.#engine.destroy();
   }
 
-  /** What is wrong with how the step takes the fault, or undefined. @param skip under trainer.onError: skip */
+  /** Returns what is wrong with the result of the step, or undefined. @param skip under trainer.onError: skip */
   async run(fault: Fault, skip: boolean): Promise<string | undefined> {
     await this.#rewind();
     let timer: ReturnType<typeof setTimeout> | undefined;

@@ -1,4 +1,4 @@
-/** The address bar says the settings as they are changed, and a link carries the run that is shown. */
+/** Writes changed settings to the address bar, and creates links to the run that is shown. */
 
 import { effect } from '@preact/signals';
 import { fetchConfig } from '../engine/configs.ts';
@@ -12,12 +12,13 @@ import { DEFAULT_RECIPE } from '../state/recipes.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 import { shared } from '../state/shared.ts';
 
-/** Browsers refuse a page that rewrites its address at every letter. */
+/** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
 const WAIT_MS = 300;
 
-/** A run's own config is no recipe that an address can name. */
+/** True if an address can name the recipe. A run's own config is not a recipe. */
 const isRecipe = (name: string): boolean => !name.endsWith('.yaml');
 
+/** Keeps the address bar up to date with the settings of the form. */
 export function followSettings(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
@@ -29,7 +30,7 @@ export function followSettings(): void {
   });
 }
 
-/** A link to the run that is shown, with its result; without one, to the settings of the form. */
+/** Returns a link to the shown run with its result. Without a run, returns a link to the settings of the form. */
 export async function currentLink(): Promise<string> {
   const of = config.value;
   if (!of || history.value.length === 0) {

@@ -1,4 +1,4 @@
-/** Asks the visitor's own questions. */
+/** Answers the visitor's own questions. */
 
 import { batch, computed, effect, signal, type Signal } from '@preact/signals';
 import { describe, InputError, isEngineLost } from '../../src/errors.ts';
@@ -28,7 +28,7 @@ import { session, weightsStep } from '../state/page.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 
 const answering = signal<Answering | undefined>(undefined);
-/** What `answering` was opened for. */
+/** Key of the session that `answering` was opened for. */
 let openedFor = '';
 let stopping = new AbortController();
 let conversation: Partial<Record<Side, readonly Message[]>> = {};
@@ -36,12 +36,12 @@ let numbered = 0;
 
 const configNow = (): TrainConfig => session.value?.config ?? form.config();
 
-// The task of the session, or before there is one, of the form.
+// The task of the session. Before there is a session, the task of the form.
 let formTask: { of: string; opened: Promise<Task> } | undefined;
 effect(() => {
   const open = session.value;
   if (open) task.value = open.task;
-  else if (formIsReady.value && task.peek() === undefined) void readTask().catch(() => {}); // asking says so
+  else if (formIsReady.value && task.peek() === undefined) void readTask().catch(() => {}); // `ask` reports the error
 });
 
 async function readTask(): Promise<Task> {
@@ -52,7 +52,7 @@ async function readTask(): Promise<Task> {
   return (task.value = await formTask.opened);
 }
 
-/** A problem of the task, to ask or to start from. */
+/** Returns a problem of the task as an example question. */
 export async function exampleText(number: number): Promise<string> {
   const { messages } = await (await readTask()).train(number, 0);
   return messages[messages.length - 1].content;
@@ -62,7 +62,7 @@ const tokenizer = computed<ChatTokenizer | undefined>(
   () => session.value?.engine.tokenizer ?? answering.value?.engine.tokenizer,
 );
 
-/** Tokens of the longest prompt that `text` makes, and how many may be; undefined = no tokenizer is loaded yet. */
+/** Returns the tokens of the longest prompt that `text` produces, and their limit. Undefined until a tokenizer is loaded. */
 export async function countTokens(text: string): Promise<{ tokens: number; allowed: number } | undefined> {
   const [reads, about, opened] = [tokenizer.value, task.value, answering.value];
   if (!reads || !about || isGame.value) return undefined;
@@ -75,7 +75,7 @@ export async function countTokens(text: string): Promise<{ tokens: number; allow
   return { tokens: Math.max(...counts), allowed: opened ? opened.contextLength - maxResponseLength : maxPromptLength };
 }
 
-/** Asks both or one, continuing the conversation. In a game the text is not read: its next problem is played. */
+/** Asks both models or one, continuing the conversation. In a game the text is ignored: its next problem is played. */
 export async function ask(text: string): Promise<boolean> {
   if (asking.value) return false;
   return begin(async (signal) => {
@@ -94,7 +94,7 @@ export async function ask(text: string): Promise<boolean> {
   });
 }
 
-/** Draws other answers to the last question. */
+/** Samples other answers to the last question. */
 export async function askAgain(): Promise<boolean> {
   const last = exchanges.value.at(-1);
   if (asking.value || !last) return false;
@@ -110,10 +110,12 @@ export async function askAgain(): Promise<boolean> {
   });
 }
 
+/** Stops the answers in progress. */
 export function stopAsking(): void {
   stopping.abort();
 }
 
+/** Clears the exchanges and starts a new conversation. */
 export function newConversation(): void {
   [exchanges.value, refusal.value, conversation] = [[], '', {}];
 }
@@ -126,7 +128,7 @@ async function play(about: Task, signal: AbortSignal): Promise<void> {
   await answerAll(problem.messages[problem.messages.length - 1].content, asked, signal);
 }
 
-/** True if it was answered, or stopped on the way; else `refusal` says why. */
+/** Runs `work`. Returns true if the question was answered, or stopped meanwhile. Otherwise `refusal` has the reason. */
 async function begin(work: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
   stopping = new AbortController();
   batch(() => ([asking.value, refusal.value, spoken.value] = [true, '', '']));
@@ -152,7 +154,7 @@ function close(): void {
   answering.value = undefined;
 }
 
-/** The engine that answers, opened when it is first asked for a model. */
+/** Returns the answering engine; opens one the first time a model is asked. */
 async function ready(): Promise<Answering> {
   const config = configNow();
   const { model, data } = config;
@@ -199,7 +201,7 @@ async function answerAll(question: string, asked: readonly Asked[], signal: Abor
     ended: sig(undefined),
   }));
   exchanges.value = [...exchanges.value, { id: numbered++, question, problem: asked[0].problem, answers }];
-  // Both draw by the same random numbers: where their answers differ, their weights do.
+  // Both sides use the same random numbers, so their answers differ only because of their weights.
   const key = crypto.getRandomValues(new Uint32Array(2));
   const done = await Promise.allSettled(
     answers.map((answer, i) => draw(opened, answer, asked[i].problem, [key[0], key[1]], signal)),
@@ -253,7 +255,7 @@ async function draw(
   }
 }
 
-/** Copies the weights that the session has now; returns the step they are of. Waits while an update changes them. */
+/** Copies the session's current weights and returns their step. Waits while an update changes them. */
 async function takePresent(opened: Answering, of: Session, stopped: AbortSignal): Promise<number> {
   for (;;) {
     if (weightsStep.value === undefined) waiting.value = 'Waiting for the update to end...';
@@ -261,7 +263,7 @@ async function takePresent(opened: Answering, of: Session, stopped: AbortSignal)
     if (stopped.aborted || opened.has(of, step)) return step;
     waiting.value = `Copying the weights of step ${step}...`;
     const weights = await Promise.race([of.engine.model.exportWeights(), of.failed]);
-    if (weightsStep.value !== step) continue; // an update began meanwhile
+    if (weightsStep.value !== step) continue; // an update started meanwhile
     await opened.take(weights, of, step);
     return step;
   }

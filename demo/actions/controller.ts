@@ -1,4 +1,4 @@
-/** What the page does: opens with a recipe or an earlier run, starts, pauses, stops. What is shown of it is in `page.ts` and `notices.ts`. */
+/** Controls the page: opens with a recipe or an earlier run, starts, pauses, stops. `page.ts` and `notices.ts` hold what is shown. */
 
 import { batch, effect } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -41,50 +41,53 @@ import { beginRules, repeatChanges } from './rules.ts';
 import { saveFile } from './saveFile.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
 
-/** What trains. */
+/** Loads the code that trains. */
 const loadTraining = () => import('../training/run.ts');
 
-/** Asked for as the page opens, and answered by a process that may have to start first: a run waits for it. Rejects with NoGpuError. */
+/** The adapter. It is requested when the page opens, but the GPU process can take a while to start. Rejects with NoGpuError. */
 let adapterFound: Promise<FoundAdapter> | undefined;
 /** Name of the saved run whose settings the form shows. */
 let formOf: string | undefined;
 
-/** Fills the form by the address; Start can be pressed then. False if something is said or shown that `open` would hide. */
+/** Fills the form from the address; then Start can be pressed. Returns false if it showed something that `open` would hide. */
 export async function openForm(): Promise<boolean> {
   adapterFound = findAdapter();
   adapterFound.then(
     (found) => (adapter.value = found),
-    () => {}, // whoever waits for it says so
+    () => {}, // callers that await it report the error
   );
   const refused = await openRecipe(address.get('config') ?? DEFAULT_RECIPE, address).catch((error: unknown) => error);
   if (refused) await openRecipe(DEFAULT_RECIPE);
   const unknown = unknownParameters(address);
   if (unknown !== undefined) message.value = { kind: 'error', title: 'In the address:', text: unknown };
   const result = resultIn(location.hash);
-  if (result !== undefined) await showShared(result, () => form.config()); // what somebody sent is looked at first
+  if (result !== undefined) await showShared(result, () => form.config()); // a shared result is shown first
   if (refused) complain(refused);
   formIsReady.value = true;
   return !refused && result === undefined;
 }
 
 /**
- * What follows once there is a GPU: the page warms up, starts what the address asks for, or shows the newest run. Throws NoGpuError.
- * @param goesOn false = the GPU is named and no more
+ * Called once a GPU was found. The page warms up, starts what the address requests, or shows the newest run. Throws NoGpuError.
+ * @param goesOn false = only name the GPU
  */
 export async function open(goesOn: boolean): Promise<void> {
-  if (goesOn) loadTraining().catch(() => {}); // Start says so
+  if (goesOn) loadTraining().catch(() => {}); // Start reports the error
   await adapterFound;
   if (!goesOn) return;
   const starts = address.has('autostart') || address.get('resume') === 'auto';
   if (!starts) warmWhenIdle(() => form.config());
   const saved = await newestRun();
-  if (state.value !== 'idle') return; // started meanwhile
+  if (state.value !== 'idle') return; // a run was started meanwhile
   if (saved && !saved.record.finished && address.get('resume') === 'auto') await start(saved);
   else if (address.has('autostart')) await startByLink(form.config());
   else if (saved) await showRun(saved);
 }
 
-/** At once where all that the run needs comes with the page: nothing is loaded from elsewhere without a click. */
+/**
+ * Starts immediately if the run needs only the page's own files. Otherwise asks first: nothing is loaded from other servers without a
+ * click.
+ */
 async function startByLink(of: TrainConfig): Promise<void> {
   const hosts = foreignHosts(of, hub);
   if (hosts.length === 0) return start();
@@ -95,13 +98,13 @@ async function startByLink(of: TrainConfig): Promise<void> {
   };
 }
 
-/** Fills the form. Throws InputError, and leaves the form as it is then. */
+/** Fills the form with a recipe. Throws InputError, and then leaves the form unchanged. */
 export async function openRecipe(name: string, changes?: URLSearchParams): Promise<void> {
   form.open(await fetchRecipe(name), name, changes);
   formOf = undefined;
 }
 
-/** These steps in place of what is shown. */
+/** Shows these steps instead of the current ones. */
 function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
   batch(() => {
     [history.value, config.value, phase.value, scored.value] = [lines, of, undefined, 0];
@@ -109,7 +112,7 @@ function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): vo
   });
 }
 
-/** A run of an earlier visit: its curves and tries as they were, and whether to continue. */
+/** Shows a run of an earlier visit: its saved curves and tries, and a button to continue. */
 export async function showRun(saved: SavedRun): Promise<void> {
   const of = parseTrainConfig(saved.config, { source: 'config.yaml' });
   forgetTries();
@@ -118,7 +121,7 @@ export async function showRun(saved: SavedRun): Promise<void> {
   showHistory(saved.history, of);
   showTries(saved.tries);
   showChanges(saved.changes);
-  // A page that is being reloaded may not have let go of it yet.
+  // A page that is being reloaded may still hold the run.
   const release = await claimRun(saved, 500);
   release?.();
   if (state.value !== 'idle') return;
@@ -130,7 +133,7 @@ export async function showRun(saved: SavedRun): Promise<void> {
   }
 }
 
-/** Another tab trains it: once that one is closed, what it left is offered. */
+/** Offers to continue a run that another tab trains, once that tab is closed. */
 async function offerLater(saved: SavedRun): Promise<void> {
   offer.value = { text: `${nameOf(saved)} is open in another tab.`, choices: {} };
   (await claimRun(saved, Infinity))?.();
@@ -140,7 +143,7 @@ async function offerLater(saved: SavedRun): Promise<void> {
   if (left) await showRun(left);
 }
 
-/** @param goOn what the button says; absent = the run is over */
+/** @param goOn label of the button; undefined = the run has ended */
 function offerRun(saved: SavedRun, text: string, goOn?: string): void {
   const discard = async () => {
     await discardRun(saved);
@@ -156,7 +159,7 @@ function offerRun(saved: SavedRun, text: string, goOn?: string): void {
   offer.value = { text, choices };
 }
 
-/** Trains by what the form asks for, or by `given`, from the start or from where a saved run is. Every failure is said. */
+/** Trains with the form's config or `given`, from the start or from a saved run. Shows every failure to the visitor. */
 export async function start(from?: SavedRun, given?: TrainConfig): Promise<void> {
   if (active.value) return;
   [message.value, notSaved.value] = [undefined, undefined];
@@ -165,7 +168,7 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
     if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml');
     asked = given ?? form.config();
   } catch (error) {
-    return complain(error); // what is shown is of a run that ended as it did
+    return complain(error); // the run that is shown has ended and did not change
   }
   try {
     await train(asked, from);
@@ -179,10 +182,10 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
 async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
   [offer.value, formOf, state.value] = [undefined, undefined, 'loading'];
   const loaded = loadTraining();
-  loaded.catch(() => {}); // said where it is waited for
+  loaded.catch(() => {}); // reported at the place that awaits it
   await adapterFound;
   const warm = takeSession(of);
-  warm?.catch(() => {}); // the run opens another
+  warm?.catch(() => {}); // the run opens another session
   const { Run } = await loaded;
   if (of.task.module !== undefined) await letIn(of.task.module);
   const goesBy = !from || (await rulesLetIn(from, 'Go on without them'));
@@ -207,7 +210,7 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
     events,
   });
   run.value = started;
-  if (isStopping()) started.stop(); // asked for while there was none
+  if (isStopping()) started.stop(); // pause or stop was requested before the run existed
   let finished = false;
   try {
     const { step, stopped } = await started.train();
@@ -223,13 +226,13 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
 
 const isStopping = (): boolean => state.value === 'stopping';
 
-/** Asks whether a module from elsewhere may be loaded; Stop is a no. Throws InputError then. */
+/** Asks whether a module from another server may be loaded; Stop counts as no. Throws InputError then. */
 async function letIn(module: string): Promise<void> {
   const { letModuleIn } = await import('../engine/openTask.ts');
   await letModuleIn(module, ({ host, text }) => permission(text, `Load from ${host}`, 'Do not load'));
 }
 
-/** After a run has ended before its last step. */
+/** Offers to continue a run that ended before its last step. */
 async function offerAgain(id: string, error?: unknown): Promise<void> {
   const saved = await readRun(id);
   if (!saved) return;
@@ -246,9 +249,9 @@ function showUpTo(step: number, of: TrainConfig, lines = history.value): void {
   );
 }
 
-/** @param before what there is to say of a resumed run */
+/** @param before text to show about a resumed run */
 function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
-  /** What came before this engine; undefined = nothing. */
+  /** Text about what happened before this engine; undefined = nothing. */
   let said = before;
   return {
     onDownload: (progress) => {
@@ -307,7 +310,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   };
 }
 
-// Between runs no call to the GPU would report that it is lost.
+// Between runs, no call to the GPU would report that the GPU is lost.
 effect(() => {
   const open = session.value;
   open?.failed.catch(() => {
@@ -318,6 +321,7 @@ effect(() => {
   });
 });
 
+/** Pauses the active run, or resumes a paused one. */
 export function pauseOrResume(): void {
   const paused = state.value !== 'running';
   if (paused) run.value?.resume();
@@ -325,17 +329,19 @@ export function pauseOrResume(): void {
   state.value = paused ? 'running' : 'pausing';
 }
 
+/** Stops the active run. */
 export function stop(): void {
   run.value?.stop();
   state.value = 'stopping';
 }
 
+/** Saves the shown history as metrics.jsonl. */
 export function saveMetrics(): void {
   const lines = history.value.map((metrics) => `${JSON.stringify(metrics)}\n`);
   saveFile('metrics.jsonl', new Blob(lines, { type: 'application/jsonl' }));
 }
 
-/** Every failure ends here, in words. */
+/** Shows every failure, as a sentence. */
 export function fail(error: unknown): void {
   download.value = undefined;
   if (error instanceof Error && error.name === 'StoppedError') {
@@ -353,7 +359,7 @@ effect(() => {
     warmWhenSettled(() => form.config());
 });
 
-// A hidden page may be ended without another word.
+// The browser can end a hidden page without further events.
 document.addEventListener('visibilitychange', () => {
   if (document.hidden) run.value?.training.keepSoon();
 });

@@ -1,4 +1,4 @@
-/** A model of the hub or of a GGUF file before it is trained: its sizes, what it takes, and the recipe it would be trained by. */
+/** Describes a model of the hub or of a GGUF file before it is trained: its properties, its costs, and the recipe to train it with. */
 
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { bindingBytes, requestAdapter } from '../../src/gpu/adapter.ts';
@@ -14,19 +14,19 @@ import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 export interface Offered {
   name: string;
   parameters: number;
-  /** To download, or of the file. */
+  /** Bytes to download, or of the file. */
   bytes: number;
-  /** True if the model is a file of this browser already. */
+  /** True if the model is a file in this browser already. */
   isKept: boolean;
-  /** GPU memory of training it. */
+  /** GPU memory that training it needs. */
   plan: PlanItem[];
-  /** The adapter binds buffers of so many bytes. */
+  /** Largest buffer that the adapter can bind, in bytes. */
   largestBuffer: number;
-  /** Of the default recipe, as addresses have them. */
+  /** Changes to the default recipe, as parameters of an address. */
   changes: URLSearchParams;
 }
 
-/** Adapters alone are trained, a few tries at a time, with the tool told in the prompt. */
+/** Trains only adapters, with few tries at a time, and describes the tool in the prompt. */
 const SETTINGS = [
   'model.loraRank=32',
   'model.loraAlpha=32',
@@ -42,7 +42,7 @@ const SETTINGS = [
 
 const LEARNING_RATE = '2e-5';
 
-/** Throws InputError. */
+/** Looks a model up on the hub. Throws InputError. */
 export async function lookUp(name: string, endpoint: string | undefined): Promise<Offered> {
   const { config, bytes } = await lookUpModel(name, { endpoint });
   return offered(name, config, { bytes, isKept: false });

@@ -1,4 +1,4 @@
-/** Opens rules in the sandbox, tries them on what the page shows, and gives them to the trainer. Loaded when the editor is opened. */
+/** Opens rules in the sandbox, tests them on what the page shows, and passes them to the trainer. Loaded when the editor is opened. */
 
 import { signal } from '@preact/signals';
 import { describe } from '../../src/errors.ts';
@@ -11,13 +11,13 @@ import { asked, dropLater, live, recordChange, stand, standing } from '../state/
 import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
 import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
 
-/** What a reward would have given the tries that are shown, in their order; undefined = none was tried on these. */
+/** Scores that a reward would have given to the shown tries, in their order. Undefined if the reward was not tested on them. */
 export const trial = signal<{ tries: readonly LoggedRollout[]; scores: readonly number[] } | undefined>(undefined);
 
-/** What is asked for or in force, and what was in force before it: a rule that fails gives way to that. */
+/** Rules that are requested or in force, and those in force before. A rule that fails is replaced by the earlier one. */
 const [current, earlier] = [new Map<RuleKind, OpenRule>(), new Map<RuleKind, OpenRule>()];
 
-/** Loads a rule and runs it once: a reward on the tries that are shown, a loss on some tokens. Says what is wrong; undefined then. */
+/** Loads a rule and tests it once: a reward on the shown tries, a loss on some tokens. Returns undefined after an error, which is shown. */
 async function opened(kind: RuleKind, of: AskedRule): Promise<OpenRule | undefined> {
   stand(kind, { state: 'checking', text: 'Checking...' });
   let open: OpenRule | undefined;
@@ -44,7 +44,7 @@ function refuse(kind: RuleKind, how: string, error: unknown, after = '', code?: 
   stand(kind, { state: 'refused', text: `${how}: ${where}${describe(error)}${after}`, line, column, code });
 }
 
-/** What the rule would do, and nothing else. */
+/** Shows what the rule would do, without applying it. */
 export async function tryRule(kind: RuleKind, of: AskedRule): Promise<void> {
   const open = await opened(kind, of);
   if (!open) return;
@@ -52,13 +52,13 @@ export async function tryRule(kind: RuleKind, of: AskedRule): Promise<void> {
   stand(kind, { state: 'tried', text: 'It runs. It is not applied yet.' });
 }
 
-/** Goes by the rule from the next step on, or from the first one of the next run. */
+/** Applies the rule from the next step on, or from the first step of the next run. */
 export async function applyRule(kind: RuleKind, of: AskedRule): Promise<void> {
   const open = await opened(kind, of);
   if (open) await use(kind, open);
 }
 
-/** Back to the task's own, and the run's own loss. */
+/** Returns to the task's own rule, or the run's own loss. */
 export async function applyOwn(kind: RuleKind): Promise<void> {
   trial.value = undefined;
   await use(kind, undefined);
@@ -94,7 +94,7 @@ function put(kind: RuleKind, open: OpenRule | undefined): void {
 
 const sentence = (text: string): string => text[0].toUpperCase() + text.slice(1);
 
-/** The rules of a resumed run replace those of the page, except kinds that the visitor has changed since. */
+/** Adopts the rules of a resumed run, except kinds that the visitor has changed since. */
 export async function adopt(rules: AskedRules, step: number): Promise<void> {
   for (const kind of RULE_KINDS) {
     const [of, now] = [rules[kind], current.get(kind)];
@@ -106,17 +106,17 @@ export async function adopt(rules: AskedRules, step: number): Promise<void> {
   }
 }
 
-/** Gives the rules to a trainer; a run without any trains by its task's own. Throws InputError. */
+/** Sets the rules of a trainer. A run without rules uses its task's own. Throws InputError. */
 export function give(trainer: GrpoTrainer, { task }: Session): void {
   const rules = rulesOf(trainer, task, current, (of, error) => void hasFailed(of, error));
   if (current.size > 0 || given.has(trainer)) trainer.replace(rules);
   given.add(trainer);
 }
 
-/** Trainers that have rules of ours. */
+/** Trainers on which rules were set. */
 const given = new WeakSet<GrpoTrainer>();
 
-/** In the middle of a step: what it could not score is left out, and the rule before it takes its place. */
+/** Called when a rule fails during a step. Samples that it could not score are skipped, and the earlier rule replaces it. */
 async function hasFailed(failing: OpenRule, error: unknown): Promise<void> {
   const { kind } = failing;
   if (failing.failed) return;

@@ -6,7 +6,7 @@ import { hasCode, type RuleChange } from '../storage/runChanges.ts';
 import { savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 
-/** @param yes what the button says @param no what the other one says */
+/** @param yes label of the button that permits @param no label of the other button */
 export function permission(text: string, yes: string, no: string): Promise<boolean> {
   const answered = new Promise<boolean>((answer) => {
     offer.value = { text, choices: { [yes]: () => answer(true), [no]: () => answer(false) } };
@@ -19,7 +19,7 @@ export function permission(text: string, yes: string, no: string): Promise<boole
   return answered.finally(() => (offer.value = undefined));
 }
 
-/** True if the rules of a run may be run. Rules that came with a run's files need a yes first. */
+/** Returns true if the rules of a run may be executed. Rules from a run's files need the visitor's permission first. */
 export async function rulesLetIn({ id, record, changes }: SavedRun, no: string): Promise<boolean> {
   if (!record.foreign || !hasCode(changes)) return true;
   const rules = changes.filter((of): of is RuleChange => 'code' in of).map(({ rule, name }) => `${rule}: ${name}`);

@@ -1,4 +1,4 @@
-/** Trains logged steps once more from a kept state, and compares each with what was logged: a run repeats bit for bit. */
+/** Trains logged steps again from a saved state and compares each with the log. A run repeats bit for bit. */
 
 import { batch } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -21,15 +21,15 @@ import { rulesLetIn } from './permission.ts';
 import { goTo, stopFirst } from './runs.ts';
 import { takeSession } from './warm.ts';
 
-/** Step of the newest kept state before `step`; 0 = the start of the run. */
+/** Returns the step of the newest saved state before `step`; 0 = the start of the run. */
 export const stateBefore = ({ checkpoints }: SavedRun, step: number): number =>
   checkpoints.findLast((kept) => kept < step) ?? 0;
 
-/** Does the steps up to `step` again, from the newest state before it. Every failure is said. */
+/** Repeats the steps up to `step` from the newest state before it. Shows every failure to the visitor. */
 export async function replayTo(asked: SavedRun, step: number): Promise<void> {
   try {
     await stopFirst();
-    const saved = (await readRun(asked.id)) ?? asked; // with what its end has written
+    const saved = (await readRun(asked.id)) ?? asked; // read again, because the end of the run wrote more
     [message.value, notSaved.value, offer.value] = [undefined, undefined, undefined];
     const { changes } = saved;
     const from = stateBefore(saved, step);
@@ -55,7 +55,7 @@ async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | 
   const { Run } = await import('../training/run.ts');
   const of = withoutEvaluations(parseTrainConfig(saved.config, { source: 'config.yaml' }));
   const warm = takeSession(of);
-  warm?.catch(() => {}); // the run opens another
+  warm?.catch(() => {}); // the run opens another session
   config.value = of;
   const nothing = () => {};
   const { RepeatedChanges } = await import('../training/repeatedChanges.ts');
@@ -104,7 +104,7 @@ function compare({ history }: SavedRun, metrics: Metrics, to: number, stop: () =
   if (step >= to) stop();
 }
 
-/** They leave a run as it is. */
+/** Removes evaluations, which do not change a run. */
 function withoutEvaluations(of: TrainConfig): TrainConfig {
   const { stopWhen: _, ...trainer } = of.trainer;
   return { ...of, trainer: { ...trainer, testFreq: 0, valBeforeTrain: false } };

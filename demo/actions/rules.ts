@@ -1,11 +1,14 @@
-/** Gives a run the rules that were requested or recorded. The code that runs them is loaded when there is one. */
+/** Applies the rules that were requested or recorded for a run. The code that executes rules is loaded when there are rules. */
 
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Session } from '../engine/session.ts';
 import { asked, live, record, setLive } from '../state/rules.ts';
 import { type AskedRules, changesAt, hasCode, rulesAt } from '../storage/runChanges.ts';
 
-/** A run has an engine, perhaps its second, and continues as it had begun: what came in at a later step does so again. */
+/**
+ * Called when a run has an engine, perhaps its second. The run continues with its rules; changes of later steps are repeated at the same
+ * steps.
+ */
 export async function beginRules(trainer: GrpoTrainer, session: Session): Promise<void> {
   const changes = setLive(trainer, session);
   const step = trainer.state.step + 1;
@@ -13,7 +16,7 @@ export async function beginRules(trainer: GrpoTrainer, session: Session): Promis
     await use(rulesAt(changes, step), step, trainer, session);
 }
 
-/** Before the step after `step`: what came in there when it was done first. */
+/** Called before the step after `step`. Applies the changes recorded for that step. */
 export async function repeatChanges(step: number): Promise<void> {
   const [due, now] = [changesAt(record.value, step + 1), live.value];
   if (!due || !now) return;

@@ -1,4 +1,4 @@
-/** What the buttons of an earlier run do: show, continue, fork, save, load. */
+/** Actions of the buttons of an earlier run: show, continue, fork, save, load. */
 
 import { batch } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -13,7 +13,7 @@ import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
 import { fail, showRun, start, stop } from './controller.ts';
 import { saveFile } from './saveFile.ts';
 
-/** Shows the tries of a step, and where it lies in the curves; undefined = the newest. */
+/** Shows the tries of a step, and marks the step in the curves; undefined = the newest. */
 export async function goTo(step: number | undefined): Promise<void> {
   const last = history.value.at(-1)?.['training/global_step'];
   shownStep.value = step === last ? undefined : step;
@@ -36,7 +36,7 @@ export async function stopFirst(): Promise<void> {
   await ended;
 }
 
-/** Does what a button asks for with the store; a failure is said. */
+/** Runs a button's work on the saved runs. Shows a failure to the visitor. */
 const withStore = (work: (store: SavedRuns) => Promise<void>): void =>
   void (async () => {
     const store = await savedRuns();
@@ -44,20 +44,24 @@ const withStore = (work: (store: SavedRuns) => Promise<void>): void =>
     await work(store);
   })().catch(complain);
 
+/** Shows a saved run. */
 export const show = (run: SavedRun): void =>
   withStore(async () => {
     await stopFirst();
     await showRun(run);
   });
 
+/** Continues a saved run. */
 export const goOn = (run: SavedRun): void => void start(run);
 
+/** Renames a saved run. */
 export const rename = (run: SavedRun, name: string): void =>
   withStore(async (store) => {
     await store.updateRecord(run.id, { name: name.trim().slice(0, 80) });
     changes.value++;
   });
 
+/** Deletes a saved run. */
 export const discard = (run: SavedRun): void =>
   withStore(async (store) => {
     if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
@@ -65,14 +69,14 @@ export const discard = (run: SavedRun): void =>
     changes.value++;
   });
 
-/** A new run that continues from the state after `step`, under the same settings. */
+/** Starts a new run from the state after `step`, with the same settings. */
 export const goOnFrom = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
     await branch(store, run, step);
   });
 
-/** A new run that continues from the state after `step`, under settings that are chosen now. */
+/** Starts a new run from the state after `step`, with settings that the visitor chooses now. */
 export const fork = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
@@ -103,9 +107,10 @@ async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = fa
   await start(forked, config);
 }
 
-/** What of a run becomes a file. */
+/** The part of a run that becomes a file. */
 export type Saved = 'run' | 'model' | 'gguf' | 'report';
 
+/** Saves a part of a run as a file. */
 export const save = (run: SavedRun, what: Saved): void =>
   withStore(async (store) => {
     const { runZip, modelZip, modelGguf, reportPage } = await import('../storage/exports.ts');
@@ -114,7 +119,7 @@ export const save = (run: SavedRun, what: Saved): void =>
     saveFile(name, new Blob([bytes]));
   });
 
-/** Loads a run from its files, and shows it. */
+/** Imports a run from its files, and shows it. */
 export const load = (files: readonly File[]): void =>
   withStore(async (store) => {
     const { importRun } = await import('../storage/imports.ts');

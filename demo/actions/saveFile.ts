@@ -1,7 +1,7 @@
-/** Time that a browser takes at most to start its download, in milliseconds. */
+/** Longest time in milliseconds that a browser takes to start a download. */
 const DOWNLOAD_MS = 60_000;
 
-/** Gives the browser a file to save. */
+/** Makes the browser save a file. */
 export function saveFile(name: string, content: Blob): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(content);

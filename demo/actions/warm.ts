@@ -1,4 +1,7 @@
-/** Opens a session while the page idles, and shows the untrained model's tries at the first problem. Only Start tells what went wrong. */
+/**
+ * Opens a session while the page is idle, and shows the untrained model's tries at the first problem. Errors are shown only when Start is
+ * pressed.
+ */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Session } from '../engine/session.ts';
@@ -7,21 +10,22 @@ import { keepTimed, problemsToTime } from '../state/estimate.ts';
 import { session, state, tries } from '../state/page.ts';
 import { endTries, showTries, showTry } from '../state/tries/growing.ts';
 
-/** After a change of the settings. */
+/** Milliseconds to wait after a change of the settings. */
 const SETTLED_MS = 600;
 
 let warmUp: WarmUp | undefined;
-/** Newest one that could not be opened or lost its GPU: the page opens no other for the same settings before Start. */
+/** The newest session that failed to open or lost its GPU. The page does not open another for the same settings before Start. */
 let failed: WarmUp | undefined;
 let waiting = 0;
 
-/** Once the browser has nothing better to do. @param ask what a run would be trained by */
+/** Opens a session when the browser is idle. @param ask returns the config that a run would use */
 export function warmWhenIdle(ask: () => TrainConfig): void {
   const open = () => void warm(ask).catch(() => {});
   if ('requestIdleCallback' in globalThis) requestIdleCallback(open, { timeout: 500 });
   else setTimeout(open, 50);
 }
 
+/** Opens another session once changed settings have been stable for a moment. */
 export function warmWhenSettled(ask: () => TrainConfig): void {
   clearTimeout(waiting);
   waiting = window.setTimeout(() => warmWhenIdle(ask), SETTLED_MS);
@@ -61,7 +65,7 @@ function drop(): void {
 
 const areOfNoRun = (): boolean => tries.value.every(({ step }) => step === 0);
 
-/** The session that was opened ahead, where it is what `config` asks for; all others are closed. */
+/** Returns the session opened ahead if it matches `config`. Closes all others. */
 export function takeSession(config: TrainConfig): Promise<Session> | undefined {
   clearTimeout(waiting);
   const taken = warmUp;

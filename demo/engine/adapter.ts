@@ -1,17 +1,17 @@
-/** Which GPU there is, and what to say where there is none. */
+/** Finds the GPU, and explains what to do without one. */
 
 export interface FoundAdapter {
   name: string;
-  /** Runs on the CPU. */
+  /** True if the adapter runs on the CPU. */
   isSoftware: boolean;
 }
 
-/** Why training is impossible here, and what to do. */
+/** Says why training is impossible on this machine, and what to do. */
 export class NoGpuError extends Error {
   override name = 'NoGpuError';
 }
 
-/** Asks without taking a device. Throws NoGpuError. */
+/** Requests an adapter without a device. Throws NoGpuError. */
 export async function findAdapter(): Promise<FoundAdapter> {
   if (!navigator.gpu) throw new NoGpuError(isSecureContext ? NO_WEBGPU : NOT_SECURE);
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
@@ -21,6 +21,7 @@ export async function findAdapter(): Promise<FoundAdapter> {
   return { name: adapterName({ vendor, architecture, description }), isSoftware };
 }
 
+/** Returns the name of an adapter for people. */
 export function adapterName(info: { vendor: string; architecture: string; description: string }): string {
   return info.description || [info.vendor, info.architecture].filter(Boolean).join(' ') || 'unnamed GPU';
 }

@@ -1,7 +1,6 @@
 /**
- * The engine that answers questions: a second one, in a worker and on a device of its own, which holds the start weights twice and takes
- * over the present ones when it is asked. So a question takes no slot, no count and no random number of the run, which stays the same bit
- * for bit; all that it asks of the training engine is a copy of its weights.
+ * The engine that answers questions: a second engine, in a worker and on a device of its own. It holds the start weights twice and copies
+ * the current ones on request. A question therefore uses no slot, counter or random number of the run, which stays the same bit for bit.
  */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -16,29 +15,30 @@ import { startEngineWorker } from './engineWorker.ts';
 import { fetchModel, fetchTemplate } from './files.ts';
 import type { Session } from './session.ts';
 
-/** Whose answer: of the start weights, or of the present ones. */
+/** The weights that answer: 'before' = the start weights, 'now' = the current ones. */
 export type Side = 'before' | 'now';
 
-/** Of weights that are kept a second time for the start; with adapters both share theirs. */
+/** Maximum number of bytes of weights that are kept a second time for the start. With adapters, both sides share the base weights. */
 const MAX_START_BYTES = 256 * 2 ** 20;
 
 interface OpenOptions {
-  /** Has the model already; absent = it is fetched. */
+  /** A session that has the model already; undefined = the model is fetched. */
   session: Session | undefined;
   hub: string | undefined;
   onDownload(progress: DownloadProgress): void;
 }
 
+/** Answers questions with the start weights and the current ones. */
 export class Answering {
   readonly engine: RemoteEngine;
-  /** Tokens of a conversation with its next answer. */
+  /** Maximum number of tokens of a conversation, including the next answer. */
   readonly contextLength: number;
-  /** The start model answers too. */
+  /** True if the start model answers too. */
   readonly hasStart: boolean;
   /** Rejects when the worker dies. */
   readonly died: Promise<never>;
   readonly #worker: Worker;
-  /** What the present weights were copied from; undefined = they are the start's. */
+  /** Source of the current weights; undefined = they are the start weights. */
   #copied: { session: Session; step: number } | undefined;
 
   private constructor(
@@ -60,13 +60,13 @@ export class Answering {
     }
   }
 
-  /** True if the present weights are those of the session after `step` already. */
+  /** True if the current weights are those of the session after `step`. */
   has(session: Session, step: number): boolean {
     const copied = this.#copied;
     return copied ? copied.session === session && copied.step === step : step === 0;
   }
 
-  /** Answers for `side` 'now' by these weights from now on. */
+  /** Uses these weights for the answers of side 'now'. */
   async take(weights: TensorMap, session: Session, step: number): Promise<void> {
     const { model, rollout } = this.engine;
     await model.importWeights(weights);

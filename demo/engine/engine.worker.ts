@@ -1,4 +1,4 @@
-/** The engine's worker of this page, which knows `engine: tfjs` too. */
+/** The page's engine worker, which also supports `engine: tfjs`. */
 
 import '../../src/tfjs.ts';
 import '../../src/workers/engine.worker.ts';

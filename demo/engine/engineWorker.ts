@@ -1,4 +1,4 @@
-/** A worker for the engine whose end is heard of at whatever moment it comes. */
+/** Starts an engine worker whose failure is reported at any time. */
 
 import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
 
@@ -8,16 +8,17 @@ interface EngineWorker {
   died: Promise<never>;
 }
 
+/** Starts an engine worker. */
 export function startEngineWorker(): EngineWorker {
   const worker = new Worker(new URL('./engine.worker.ts', import.meta.url), { type: 'module' });
   const died = new Promise<never>((_, reject) => {
-    // A script that does not load gives no message.
+    // The event of a script that does not load has no message.
     worker.addEventListener('error', ({ message }) =>
       reject(new WorkerDiedError(message ? `${message}.` : NOT_LOADED)),
     );
     worker.addEventListener('messageerror', () => reject(new WorkerDiedError('A message from it could not be read.')));
   });
-  died.catch(() => {}); // whoever waits for the worker is told
+  died.catch(() => {}); // callers that await the worker get the error
   return { worker, died };
 }
 

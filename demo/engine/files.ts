@@ -1,4 +1,4 @@
-/** Fetches checkpoints, by the paths the command line uses. */
+/** Fetches checkpoints by the paths that the command line uses. */
 
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
@@ -12,13 +12,13 @@ import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
 
 /** A model with its tokenizer. */
 export interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {
-  /** 'opened' = in the worker that opened it. */
+  /** 'opened' = the weights are in the worker that opened the model. */
   weights: Weights;
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** The checkpoint of a folder that comes with the page, such as checkpoints/gsm8k-tool. Throws InputError. */
+/** Returns the checkpoint of a folder that is shipped with the page, such as checkpoints/gsm8k-tool. Throws InputError. */
 export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>> {
   const checkpoint = await loadCheckpoint(async (name) => {
     const url = CHECKPOINTS[`../../${path}/${name}`];
@@ -28,8 +28,8 @@ export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>
 }
 
 /**
- * Like `fetchShipped`, or of org/name (looked up at `endpoint`, or huggingface.co), or of a URL: these are downloaded by the
- * worker, once, see `openRemoteModel`; or a GGUF file that the browser keeps. Throws InputError.
+ * Like `fetchShipped`, but also accepts org/name (on `endpoint`, or huggingface.co) or a URL. The worker downloads those once; see
+ * `openRemoteModel`. Also accepts the name of a GGUF file that the browser keeps. Throws InputError.
  */
 export async function fetchModel(
   path: string,
@@ -42,7 +42,7 @@ export async function fetchModel(
   return withTokenizer(path, { ...model, weights: 'opened' as const });
 }
 
-/** A chat template, which a page can only read at a URL. Throws InputError. */
+/** Returns a chat template, which a page can read only at a URL. Throws InputError. */
 export async function fetchTemplate(url: string): Promise<string> {
   if (/^https?:/.test(url)) return new TextDecoder().decode(await fetchBytes(url, url));
   throw new InputError(
@@ -50,7 +50,10 @@ export async function fetchTemplate(url: string): Promise<string> {
   );
 }
 
-/** A file beside the page, or at an address on its server; a server that knows none may send the page instead. Throws InputError. */
+/**
+ * Returns a file next to the page, or at an address on its server. A server that lacks the file can send the page instead, which is
+ * detected. Throws InputError.
+ */
 export async function fetchText(path: string): Promise<string> {
   const text = new TextDecoder().decode(await fetchBytes(new URL(path, location.href).href, path));
   if (!/^\s*<!doctype html/i.test(text)) return text;

@@ -1,4 +1,7 @@
-/** The task of a run in the page: a shipped one, a module of the page's own folder, or one from elsewhere that the visitor allowed. */
+/**
+ * Opens the task of a run in the page: a shipped task, a module in the page's own folder, or a module from elsewhere that the visitor
+ * allowed.
+ */
 
 import { describe, InputError } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -8,15 +11,15 @@ import { withTools } from '../../src/tasks/shippedTools.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { fetchText } from './files.ts';
 
-/** Addresses that were let in since the page was opened. */
+/** Addresses that the visitor allowed since the page was opened. */
 const letIn = new Set<string>();
 
-/** Asks a question about a module of `host`; true = load it. */
+/** Asks the visitor about a module of `host`; true = load it. */
 export type Ask = (question: { host: string; text: string }) => Promise<boolean>;
 
 /**
- * Asks before the first fetch of a module that is not the page's own: the visitor has not agreed to an address in a link yet. Throws
- * InputError where it is refused, or no address to load from.
+ * Asks before the first fetch of a module that is not the page's own, because a link can name any address. Throws InputError if the visitor
+ * refuses, or if the address is invalid.
  */
 export async function letModuleIn(module: string, ask: Ask): Promise<void> {
   const url = addressOf(module);
@@ -28,7 +31,7 @@ export async function letModuleIn(module: string, ask: Ask): Promise<void> {
   letIn.add(url.href);
 }
 
-/** Throws InputError, also for a module from elsewhere that was not let in. */
+/** Opens the task. Throws InputError, also for a module from elsewhere that was not allowed. */
 export async function openTask({ task: config, reward }: TrainConfig): Promise<Task> {
   const { module, isolated, options, tools, timeoutS } = config;
   if (config.mcpServers)
@@ -51,19 +54,19 @@ function loadReward(setting: string, file: string): never {
   throw new InputError(`${setting} is "${file}"; the page loads no reward from a file, so choose one by name.`);
 }
 
-/** Text of a file in the page's own folder. Throws InputError for every other address. */
+/** Returns the text of a file in the page's own folder. Throws InputError for any other address. */
 async function readText(path: string): Promise<string> {
   const url = new URL(path, document.baseURI);
   if (isOwn(url)) return fetchText(path);
   throw new InputError(`The file ${path} is not the page's own; put it into the folder of the page.`);
 }
 
-/** The folder that the page lies in. */
+/** Returns the folder of the page. */
 const folder = (): string => new URL('.', document.baseURI).href;
 
 const isOwn = (url: URL): boolean => url.href.startsWith(folder());
 
-/** Throws InputError for an address that nothing is loaded from. */
+/** Returns the address as a URL. Throws InputError for an address that cannot be loaded. */
 function addressOf(module: string): URL {
   if (!URL.canParse(module) && !/^\.{0,2}\//.test(module))
     throw new InputError(
@@ -73,7 +76,7 @@ function addressOf(module: string): URL {
   return isOwn(url) ? url : moduleUrl(url.href);
 }
 
-/** A module of the page's own runs as the page does; its Content Security Policy says so too. */
+/** Loads a module of the page's own folder, outside a sandbox. The page's Content Security Policy allows only these. */
 async function ownTask(address: string, options: TrainConfig['task']['options']): Promise<Task> {
   const text = await fetchSource(address);
   try {

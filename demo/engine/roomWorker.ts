@@ -1,4 +1,4 @@
-/** This page as a worker of a room: the engine in a worker of its own, the connection and the tasks' tools in the page. */
+/** This page as a worker of a room. The engine is in a separate worker; the connection and the tasks' tools are in the page. */
 
 import { InputError } from '../../src/errors.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
@@ -21,19 +21,22 @@ import { openTask } from './openTask.ts';
 interface WorkOptions {
   address: string;
   code: string;
-  /** Leaves. */
+  /** Aborts when the visitor leaves. */
   signal: AbortSignal;
-  /** Each time that a try was sent. */
+  /** Called each time a try was sent. */
   onTry(): void;
   onStatus(status: Status): void;
-  /** The connection was lost, which is tried again until it is back: then true. */
+  /** Called with false when the connection was lost, which is then retried, and with true when it is back. */
   onNet(isThere: boolean): void;
 }
 
-/** A net that goes without a word is missed after two of these. */
+/** Milliseconds between pings. After two missed ones, the network counts as lost. */
 const PING_MS = 10_000;
 
-/** Works until `signal` aborts or the run is over. Throws InputError if it is not let in, is left out, or cannot do what the room asks for. */
+/**
+ * Works until `signal` aborts or the run ends. Throws InputError if the worker is not admitted, is excluded, or cannot do what the room
+ * needs.
+ */
 export async function workForRoom({ onTry, onNet, ...joining }: WorkOptions): Promise<Status> {
   const lost = new AbortController();
   const signal = AbortSignal.any([joining.signal, lost.signal]);
@@ -58,7 +61,10 @@ const heard =
     return connection;
   };
 
-/** A page is not told why a WebSocket did not open: a server that is away looks like a certificate that the browser does not trust. */
+/**
+ * Returns an error for a WebSocket that did not open. A page cannot find out the cause: an unreachable server looks like a certificate that
+ * the browser does not trust.
+ */
 function certificateSentence(error: unknown, address: string): InputError | undefined {
   const url = new URL(address);
   if (url.protocol !== 'wss:' || (error as Error).name !== 'ConnectionError') return undefined;
@@ -83,7 +89,7 @@ const counting = ({ generate, ...engine }: RoomEngine, onTry: () => void): RoomE
     ),
 });
 
-/** @param onLost hears that the GPU or its worker is gone */
+/** @param onLost called when the GPU or its worker is lost */
 async function openFor(room: OpenedRoom, onLost: (error: unknown) => void): Promise<RoomEngine> {
   const config = configOfRoom(room);
   checkRoomTask(config.task);

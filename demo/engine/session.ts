@@ -1,4 +1,4 @@
-/** An engine in a worker of its own, with a model and a task. It outlives a run: what was trained can still be asked. */
+/** An engine in its own worker, with a model and a task. It outlives a run, so that the trained model can still be asked. */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
@@ -15,15 +15,15 @@ import { openTask } from './openTask.ts';
 import { warmStart, warmStartName } from './startModel.ts';
 
 interface SessionOptions {
-  /** Server of models that do not come with the page, when not the usual one. */
+  /** Server of models that are not shipped with the page; undefined = huggingface.co. */
   hub: string | undefined;
-  /** Files that come from another server, then their way to the GPU. */
+  /** Called during downloads from other servers, then during uploads to the GPU. */
   onDownload(progress: DownloadProgress): void;
 }
 
 interface SessionParts {
   config: TrainConfig;
-  /** The one that trains; with trainer.placement: split also the one that generates. */
+  /** The training worker; with trainer.placement: split, also the generating one. */
   workers: Worker[];
   died: Promise<never>;
   engine: RemoteEngine;
@@ -31,16 +31,17 @@ interface SessionParts {
   task: Task;
 }
 
+/** An open engine with its model and task. */
 export class Session {
-  /** What it was opened for. */
+  /** Config that the session was opened for. */
   readonly config: TrainConfig;
   readonly engine: RemoteEngine;
-  /** As it was loaded: the weights of `engine` are the present ones. */
+  /** The model as loaded. The current weights are those of `engine`. */
   readonly model: LoadedModel<unknown> & { base: string };
-  /** Undefined if every weight is trained. */
+  /** Undefined if all weights are trained. */
   readonly lora: LoraConfig | undefined;
   readonly task: Task;
-  /** Rejects when a worker dies, its GPU is lost, or the session is closed: a worker that was ended answers no call. */
+  /** Rejects when a worker dies, its GPU is lost, or the session is closed, because an ended worker answers no call. */
   readonly failed: Promise<never>;
   isClosed = false;
   readonly #workers: Worker[];
@@ -51,18 +52,18 @@ export class Session {
     this.model = { ...model, base: config.model.path };
     const closed = new Promise<never>((_, reject) => (this.#tellClosed = reject));
     this.failed = Promise.race([died, engine.untilLost(), closed]);
-    this.failed.catch(() => {}); // whoever uses the session is told
+    this.failed.catch(() => {}); // users of the session get the error
     this.#workers = workers;
   }
 
-  /** Rejects with what went wrong, also where a worker dies or `givenUp` rejects; the workers are gone then. */
+  /** Opens a session. Rejects with the error, or when a worker dies or `givenUp` rejects; the workers are then ended. */
   static async open(config: TrainConfig, options: SessionOptions, givenUp: Promise<never>): Promise<Session> {
     const made = await warmStartOf(config, givenUp);
     const started = [startEngineWorker()];
     if (config.trainer.placement === 'split') started.push(startEngineWorker());
     const workers = started.map(({ worker }) => worker);
     const died = Promise.race(started.map((one) => one.died));
-    died.catch(() => {}); // whoever waits for the workers is told
+    died.catch(() => {}); // callers that await the workers get the error
     try {
       return new Session(await Promise.race([load(config, workers, died, options, made), died, givenUp]));
     } catch (error) {
@@ -71,7 +72,7 @@ export class Session {
     }
   }
 
-  /** Ends the workers, and with them their devices. */
+  /** Ends the workers, including their devices. */
   close(): void {
     this.isClosed = true;
     this.task.close?.();
@@ -80,7 +81,7 @@ export class Session {
   }
 }
 
-/** All that a session is opened by: one that was opened by the same has the same engine, model and task. */
+/** Returns the settings that determine a session. Sessions with equal keys have the same engine, model and task. */
 export const sessionKey = (config: TrainConfig): string =>
   JSON.stringify([
     engineSizes(config),
@@ -110,7 +111,7 @@ async function load(
   const fetched = (path: string, into = worker) => fetchModel(path, into, hub, onDownload);
   const judge = judgeCheckpoint(config);
   const judgeModel = judge === undefined ? undefined : await fetched(judge).then((files) => ofJudge(files, judge));
-  const model = made ?? (await fetched(config.model.path)); // what is opened last is the policy
+  const model = made ?? (await fetched(config.model.path)); // the model that is opened last is the policy
   const { customChatTemplate } = config.model;
   if (customChatTemplate !== undefined)
     model.tokenizerConfigJson = {
@@ -118,12 +119,12 @@ async function load(
       chat_template: await fetchTemplate(customChatTemplate),
     };
   const spec = { ...engineSizes(config), ...model, ...(judgeModel && { judgeModel }) };
-  if (other && spec.weights === 'opened') await fetched(config.model.path, other); // reads what the first has downloaded
+  if (other && spec.weights === 'opened') await fetched(config.model.path, other); // the second worker reads what the first has downloaded
   const engine = other ? await createSplit(spec, [worker, other], config) : await createRemoteEngine(worker, spec);
   return { config, workers, died, engine, model, task };
 }
 
-/** Training in one worker, rollout in the other. */
+/** Creates an engine that trains in one worker and generates in another. */
 async function createSplit(
   spec: RemoteEngineSpec,
   workers: [Worker, Worker],
@@ -137,13 +138,13 @@ async function createSplit(
   return splitEngine(trains, generates, streamOptions(config));
 }
 
-/** A judge's weights stay in the worker under its address, beside the policy's. */
+/** Returns the judge for the engine's spec. Its weights stay in the worker, stored under the judge's address next to the policy's. */
 const ofJudge = ({ weights, ...files }: Awaited<ReturnType<typeof fetchModel>>, address: string) => ({
   ...files,
   weights: weights === 'opened' ? { opened: address } : weights,
 });
 
-/** The model that is made first; undefined if there is one to load. */
+/** Trains the start model of a supervised config; undefined if the config names an existing model. */
 async function warmStartOf(
   { model }: TrainConfig,
   givenUp: Promise<never>,

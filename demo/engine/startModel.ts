@@ -1,4 +1,4 @@
-/** A run may start from a model that is made first. Apart from warmStart.ts, whose code the page loads when it makes one. */
+/** State of training a start model. Separate from warmStart.ts, whose code the page loads only when it trains one. */
 
 import { signal } from '@preact/signals';
 
@@ -8,7 +8,7 @@ export interface WarmStartProgress {
   loss: number;
 }
 
-/** How far the start model is made; undefined = none is being made. */
+/** Progress of training the start model; undefined = none is being trained. */
 export const warmStart = signal<WarmStartProgress | undefined>(undefined);
 
 /** Returns the name of the supervised config that `path`, a run's `model.path`, names; undefined for any other model. */

@@ -1,4 +1,6 @@
-/** A recipe whose `model.path` is the config of a supervised run: its model is made first, once, and kept in the browser's files. */
+/**
+ * Handles recipes whose `model.path` is the config of a supervised run: trains that model first, once, and keeps it in the browser's files.
+ */
 
 import { parseSftConfig } from '../../src/grpo/config/text.ts';
 import type { SftConfig } from '../../src/grpo/config/sftSchema.ts';
@@ -23,7 +25,7 @@ type Model = LoadedModel<TensorMap>;
 
 const ROOT = 'warm-starts';
 
-/** The model of a supervised run: made, unless it has been. Rejects with what `givenUp` rejects with. */
+/** Returns the model of a supervised run; trains it unless it exists. Rejects if `givenUp` rejects. */
 export async function makeWarmStart(
   name: string,
   onProgress: (progress: WarmStartProgress) => void,
@@ -33,10 +35,10 @@ export async function makeWarmStart(
   const config = parseSftConfig(yaml, { source: `configs/${name}.yaml` });
   const folder = `${ROOT}/${name}-${(await sha256Of(new Map([[name, yaml]]))).slice(0, 16)}`;
   const files = await filesOfPage();
-  const kept = files && (await read(files, folder).catch(() => undefined)); // a damaged one is made anew
+  const kept = files && (await read(files, folder).catch(() => undefined)); // a damaged model is trained again
   if (kept) return kept;
   const made = await make(config, onProgress, givenUp);
-  await keep(files, folder, made).catch(() => {}); // without room it is made again next time
+  await keep(files, folder, made).catch(() => {}); // without space it is trained again next time
   return made;
 }
 
@@ -84,7 +86,7 @@ function refuse(): never {
   throw new Error('A warm start of the page reads no files.');
 }
 
-/** Undefined if the browser keeps none, as in some private windows. */
+/** Undefined if the browser stores no files, as in some private windows. */
 async function filesOfPage(): Promise<FileSystem | undefined> {
   try {
     return opfsFileSystem(await navigator.storage.getDirectory());

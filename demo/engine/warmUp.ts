@@ -10,21 +10,22 @@ export { needsOnlyThePage };
 interface WarmUpEvents {
   onOpened(session: Session): void;
   onTry(sample: Sample): void;
-  /** After the last try. */
+  /** Called after the last try. */
   onTries(): void;
-  /** Seconds of a step of `timed` problems. */
+  /** Called with the seconds of a step of `timed` problems. */
   onTimed(seconds: number): void;
 }
 
+/** Opens a session and generates the untrained model's tries. */
 export class WarmUp {
-  /** Rejects if none can be opened, or `close` came first. */
+  /** Rejects if the session cannot be opened, or if `close` is called first. */
   readonly session: Promise<Session>;
   readonly #key: string;
   readonly #tries: Promise<void>;
   readonly #ending = new AbortController();
   #giveUp: (error: Error) => void = () => {};
 
-  /** @param timed problems of a step whose time is taken once the page has been idle for a while; undefined = none */
+  /** @param timed number of problems of a step to time once the page has been idle for a while; undefined = no timing */
   constructor(config: TrainConfig, timed: number | undefined, { onOpened, onTry, onTries, onTimed }: WarmUpEvents) {
     this.#key = sessionKey(config);
     const givenUp = new Promise<never>((_, reject) => (this.#giveUp = reject));
@@ -37,18 +38,18 @@ export class WarmUp {
       onTries();
       const { signal } = this.#ending;
       if (timed === undefined || !(await isIdle(signal))) return;
-      // Only the estimate would miss it.
+      // A failure affects only the estimate.
       const seconds = await timedStep({ config, engine, task }, { problems: timed, signal }).catch(() => undefined);
       if (seconds !== undefined) onTimed(seconds);
     });
-    this.#tries.catch(() => {}); // Start says what is wrong
+    this.#tries.catch(() => {}); // Start reports the error
   }
 
   fits(config: TrainConfig): boolean {
     return this.#key === sessionKey(config);
   }
 
-  /** The session, once its tries have ended. Rejects when it cannot be trained on. */
+  /** Returns the session, once its tries have ended. Rejects if it cannot be trained. */
   async take(): Promise<Session> {
     this.#ending.abort();
     const session = await this.session;
@@ -64,10 +65,10 @@ export class WarmUp {
   }
 }
 
-/** Idle time before a step is timed. */
+/** Milliseconds of idle time before a step is timed. */
 const IDLE_MS = 1000;
 
-/** Waits a second. False if `signal` aborted meanwhile, or the page is hidden. */
+/** Waits a second. Returns false if `signal` aborted meanwhile, or if the page is hidden. */
 async function isIdle(signal: AbortSignal): Promise<boolean> {
   await new Promise<void>((resolve) => {
     signal.addEventListener('abort', () => resolve());

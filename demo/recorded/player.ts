@@ -1,4 +1,4 @@
-/** A run that was recorded by scripts/record.mjs, played through the signals that a run writes. */
+/** Plays a run that scripts/record.mjs recorded. It writes the same signals as a run. */
 
 import { batch, effect, signal } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -9,7 +9,7 @@ import { active, config, history, tries } from '../state/page.ts';
 import { fetchBytes } from '../engine/configs.ts';
 import url from './gsm8k-tool.bin?url';
 
-/** What the file holds, as JSON behind gzip. */
+/** Content of the file, stored as gzipped JSON. */
 interface Recording {
   command: string;
   commit: string;
@@ -20,13 +20,14 @@ interface Recording {
   tries: LoggedRollout[];
 }
 
-/** Steps a second at speed 1. */
+/** Steps per second at speed 1. */
 const STEPS_PER_S = 2;
 
+/** Plays a recording. */
 export class Player {
   readonly config: TrainConfig;
   readonly recording: Recording;
-  /** Lines of the history that are shown. */
+  /** Number of history lines that are shown. */
   readonly at = signal(0);
   readonly playing = signal(false);
   readonly speed = signal(1);
@@ -57,7 +58,7 @@ export class Player {
     this.playing.value = true;
   }
 
-  /** Takes nothing away of what a run has begun to show. */
+  /** Closes the player. Does not clear what a started run shows already. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,4 +1,4 @@
-/** True if a recorded run is shown. Its code and file are loaded when it is. */
+/** Shows a recorded run. Its code and file are loaded on demand. */
 
 import { effect, signal } from '@preact/signals';
 import type { Player } from './player.ts';
@@ -10,6 +10,7 @@ export const player = signal<Player | undefined>(undefined);
 
 let opening = false;
 
+/** Loads and plays the recorded run. */
 export async function watchRecorded(): Promise<void> {
   if (player.value || opening) return;
   opening = true;
@@ -28,12 +29,13 @@ export async function watchRecorded(): Promise<void> {
   }
 }
 
+/** Closes the recorded run. */
 export function closeRecorded(): void {
   player.value?.close();
   player.value = undefined;
 }
 
-// A browser that cannot train shows what training looks like.
+// A browser that cannot train shows a recorded training instead.
 effect(() => {
   if (state.value === 'no-gpu' && !shared.peek()) void watchRecorded();
 });

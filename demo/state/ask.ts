@@ -1,22 +1,22 @@
-/** The visitor's own questions and their answers, as signals. */
+/** The visitor's questions and the model's answers, as signals. */
 
 import { computed, signal, type Signal } from '@preact/signals';
 import type { Message, Problem, Task } from '../../src/tasks/task.ts';
 import type { Side } from '../engine/answering.ts';
 import { session, weightsStep } from './page.ts';
 
-/** An answer as it grows. */
+/** An answer, updated while it is generated. */
 export interface Answer {
   side: Side;
-  /** Step that the weights are of. */
+  /** Step of the weights that answer. */
   step: number;
-  /** Before the question. */
+  /** Messages before the question. */
   context: readonly Message[];
-  /** Turns and outputs of tools that are whole. */
+  /** Completed turns and tool outputs. */
   messages: Signal<readonly Message[]>;
   /** Text of the current turn. */
   drawing: Signal<string>;
-  /** How it ended; undefined = it is still running. */
+  /** How the answer ended; undefined = still running. */
   ended: Signal<string | undefined>;
 }
 
@@ -28,37 +28,37 @@ export interface Exchange {
   answers: readonly Answer[];
 }
 
-/** Newest last. */
+/** All exchanges, newest last. */
 export const exchanges = signal<readonly Exchange[]>([]);
-/** A question is being answered. */
+/** True while a question is being answered. */
 export const asking = signal(false);
-/** What asking waits for; '' = nothing. */
+/** Reason why asking waits; '' = it does not wait. */
 export const waiting = signal('');
-/** Why the last question was not answered; '' = it was. */
+/** Reason why the last question was not answered; '' = it was answered. */
 export const refusal = signal('');
-/** Finished answers in words, for a screen reader. */
+/** Finished answers as sentences, for a screen reader. */
 export const spoken = signal('');
-/** Whose answers are drawn. */
+/** Sides that answer. */
 export const sides = signal<readonly Side[]>(['before', 'now']);
-/** True if answers are drawn greedily. */
+/** True if answers are decoded greedily. */
 export const greedy = signal(false);
-/** The session's weights are others than the start's; one that was opened ahead of a run has those. */
+/** True if the session's weights differ from the start weights. A session that was opened ahead of a run has the start weights. */
 export const isTrained = computed(() => session.value !== undefined && weightsStep.value !== 0);
-/** The task that is asked about; undefined = it is not open yet. */
+/** The task that is asked about; undefined = not open yet. */
 export const task = signal<Task | undefined>(undefined);
-/** Its problems are states of an environment, not texts: they are played. */
+/** True if the task's problems are states of an environment, which are played instead of asked. */
 export const isGame = computed(() => (task.value?.environments?.length ?? 0) > 0);
 
-/** Name of whose answer it is. */
+/** Returns the name of the weights that gave an answer. */
 export const nameOf = ({ side, step }: Pick<Answer, 'side' | 'step'>): string =>
   side === 'before' ? 'Before training' : `Now (step ${step})`;
 
-/** The answer that a text ends with, as the shipped tasks write it; undefined = it has none. */
+/** Returns the final answer in a text, in the format of the shipped tasks; undefined if it has none. */
 export function finalAnswer(text: string): string | undefined {
   return [...text.matchAll(/#### (.+)|<answer>([^<]*)<\/answer>/g)].map(([, line, tag]) => line ?? tag).at(-1);
 }
 
-/** The answer as a screen reader says it. */
+/** Returns the answer as a sentence for a screen reader. */
 export function inWords(answer: Answer): string {
   const last = answer.messages.value.at(-1)?.content ?? '';
   return `${nameOf(answer)}: ${finalAnswer(last) ?? (last.slice(-200) || 'no answer')}.`;

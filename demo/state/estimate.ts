@@ -1,4 +1,4 @@
-/** What a run will take on this machine: times recorded once, scaled by how fast this adapter is, which is measured and kept. */
+/** Estimates how long a run takes on this machine: recorded times, scaled by the measured speed of this adapter. The speed is stored. */
 
 import { computed, effect, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -13,10 +13,10 @@ import { RECORDED, type Recorded } from './recordedRecipes.ts';
 const KEY = 'webgrpo-speed';
 const measured = signal<Readonly<Record<string, number>>>(readKept());
 
-/** This adapter's seconds for one of the recorded machine; undefined = nothing was measured on it. */
+/** Seconds of this adapter per second of the recorded machine; undefined if not measured. */
 export const speed = computed(() => (adapter.value ? measured.value[adapter.value.name] : undefined));
 
-/** Kept by the adapter's name. Effects call it, and must not run again by what it writes. */
+/** Stores the factor under the adapter's name. Called in effects, which must not run again because of what this writes. */
 export function keepSpeed(factor: number): void {
   const [name, before] = [adapter.peek()?.name, measured.peek()];
   if (name === undefined || !(factor > 0 && Number.isFinite(factor))) return;
@@ -24,14 +24,14 @@ export function keepSpeed(factor: number): void {
   try {
     localStorage.setItem(KEY, JSON.stringify(measured.peek()));
   } catch {
-    // A browser that keeps nothing measures again at each visit.
+    // A browser without storage measures again at each visit.
   }
 }
 
 /** The first steps compile kernels. */
 const TIMED_FROM_STEP = 2;
 
-/** Keeps the adapter's speed by the steps of every run. */
+/** Updates the adapter's speed by the steps of every run. */
 export function watchSpeed(): void {
   effect(() => {
     const [of, last] = [config.value, history.value.at(-1)];
@@ -50,11 +50,11 @@ function readKept(): Record<string, number> {
   }
 }
 
-/** Seconds of a recipe as it is, on the recorded machine. */
+/** Returns the seconds of an unchanged recipe on the recorded machine. */
 export const recipeSeconds = ({ seconds, steps, evaluations }: Recorded): number =>
   seconds.warmStart + steps * seconds.step + evaluations * seconds.evaluation;
 
-/** Seconds of a run on the recorded machine; undefined if nothing like it was recorded. */
+/** Returns the seconds of a run on the recorded machine; undefined if no similar run was recorded. */
 export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): number | undefined {
   const recorded = RECORDED[name];
   if (!recorded) return undefined;
@@ -73,33 +73,36 @@ export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): 
   });
 }
 
-/** How fast the adapter is by the newest step of a run; undefined if the run is of other sizes than the recorded one. */
+/** Returns the adapter's speed by the newest step of a run; undefined if the run has other sizes than the recorded one. */
 export function factorOf(config: TrainConfig, { 'timing_s/step': took }: Metrics): number | undefined {
   const recorded = RECORDED[config.name];
   if (!recorded || took === undefined || !isAsRecorded(config, recorded)) return undefined;
   return (took * recorded.tries) / (recorded.seconds.step * config.data.trainBatchSize * config.rollout.n);
 }
 
-/** Problems of a step that tells how fast an unknown adapter is; undefined if it is known, or the run is of other sizes. */
+/**
+ * Returns the number of problems for a step that measures an unknown adapter; undefined if the adapter is known, or the run has other
+ * sizes.
+ */
 export function problemsToTime(config: TrainConfig): number | undefined {
   const recorded = RECORDED[config.name];
   if (speed.peek() !== undefined || !recorded || !isAsRecorded(config, recorded)) return undefined;
   return Math.min(config.data.trainBatchSize, Math.ceil(recorded.tries / 2 / config.rollout.n));
 }
 
-/** Keeps how fast the adapter is by a step of so many problems, before any run. */
+/** Stores the adapter's speed by a step of that many problems, before any run. */
 export function keepTimed(config: TrainConfig, problems: number, seconds: number): void {
   const timed = { ...config, data: { ...config.data, trainBatchSize: problems } };
   const factor = factorOf(timed, { 'timing_s/step': seconds });
   if (factor !== undefined) keepSpeed(factor);
 }
 
-/** Few tries do not fill a pass, and shorter answers take less. */
+/** True if the run has the recorded sizes. Few tries do not fill a pass, and shorter answers take less time. */
 function isAsRecorded({ data, rollout }: TrainConfig, { tries, tokens }: Recorded): boolean {
   return data.trainBatchSize * rollout.n >= tries / 2 && data.maxResponseLength === tokens;
 }
 
-/** "about 3 min". */
+/** Formats a time as "about 3 min". */
 export function inWords(seconds: number): string {
   if (seconds < 55) return `about ${Math.max(5, Math.round(seconds / 5) * 5)} s`;
   const minutes = seconds / 60;
@@ -107,18 +110,18 @@ export function inWords(seconds: number): string {
   return `about ${Math.round(minutes / 60)} h`;
 }
 
-/** "about 3 min here", or where nothing was measured yet, of the machine that was. */
+/** Formats a time as "about 3 min here", or without a measurement as a time on the recorded machine. */
 export function timeInWords(seconds: number): string {
   return speed.value ? `${inWords(seconds * speed.value)} here` : `${inWords(seconds)} on two CPU cores`;
 }
 
-/** Bytes of the plan, as people say them. */
+/** Formats bytes of the memory plan. */
 export const memoryInWords = (mib: number): string =>
   mib >= 1024 ? `${(mib / 1024).toFixed(1)} GB` : `${Math.round(mib)} MB`;
 
 /**
- * The next run in a line: how much of what, how long, how much memory.
- * @param own the recipe as it is: of other sizes the memory is not known
+ * Describes the next run in a line: its size, its time, its memory.
+ * @param own the unchanged recipe; for other sizes the memory is unknown
  */
 export function costOf(config: TrainConfig, own: TrainConfig): string {
   const { data, rollout, trainer, name } = config;

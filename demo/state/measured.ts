@@ -1,21 +1,22 @@
-/** What a history says of its run, and nothing that was not measured. */
+/** Summarises a run's history, using only measured values. */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { passAt1 } from '../../src/report/metricOf.ts';
 
 export interface Measured {
   steps: number;
-  /** pass@1 of held-out problems before the first step; undefined = not evaluated then. */
+  /** pass@1 on held-out problems before the first step; undefined if not evaluated. */
   before: number | undefined;
-  /** The latest, after a step. */
+  /** The latest pass@1 after a step. */
   after: { value: number; step: number } | undefined;
   /** Mean reward of the tries of each step. */
   rewards: { step: number; value: number }[];
-  /** 0 = not measured. */
+  /** Seconds of all steps; 0 = not measured. */
   seconds: number;
   trainedTokens: number;
 }
 
+/** Returns the measured values of a history. */
 export function measured(history: readonly Metrics[]): Measured {
   const evaluations = history.flatMap((line) => {
     const value = passAt1(line);
@@ -34,6 +35,6 @@ export function measured(history: readonly Metrics[]): Measured {
   };
 }
 
-/** Sum of a metric over the lines that have it. */
+/** Returns the sum of a metric over the lines that have it. */
 export const sumOf = (lines: readonly Metrics[], name: string): number =>
   lines.reduce((total, line) => total + (line[name] ?? 0), 0);

@@ -1,4 +1,4 @@
-/** What is to be said above everything else: the adapter, how a run ended, what went wrong, what can be done now. */
+/** Notices at the top of the page: the adapter, how a run ended, errors, and offers of what to do next. */
 
 import { signal } from '@preact/signals';
 import { type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
@@ -9,26 +9,27 @@ export interface Message {
   text: string;
 }
 
-/** A sentence, and buttons under it by label; with none it only tells. */
+/** A sentence with buttons under it, by label. Without buttons it only informs. */
 interface Offer {
   text: string;
   choices: Record<string, () => void>;
 }
 
-/** The GPU; undefined = still looked for, null = there is none. */
+/** The GPU; undefined = being requested, null = not found. */
 export const adapter = signal<FoundAdapter | null | undefined>(undefined);
 
-/** The newest news; a later one takes its place. */
+/** The newest message; replaced by a later one. */
 export const message = signal<Message | undefined>(undefined);
 
-/** Why the run is not being saved; undefined = it is. */
+/** Reason why the run is not being saved; undefined = it is saved. */
 export const notSaved = signal<string | undefined>(undefined);
 
 export const offer = signal<Offer | undefined>(undefined);
 
+/** Shows an informative message. */
 export const inform = (text: string): void => void (message.value = { kind: 'info', text });
 
-/** An error as a person can act on it. The engine's errors cross from its worker with their names. */
+/** Shows an error to the visitor. The engine's errors keep their names across the worker. */
 export function complain(error: unknown): void {
   if (error instanceof NoGpuError) adapter.value = null;
   message.value = { kind: 'error', ...explained(error) };

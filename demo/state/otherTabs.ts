@@ -4,10 +4,10 @@ import { effect, signal } from '@preact/signals';
 import { active } from './page.ts';
 
 const LOCK = 'webgrpo trains in ';
-/** A tab that crashed says nothing. */
+/** Milliseconds between polls, because a tab that crashed sends nothing. */
 const LOOK_AGAIN_MS = 3000;
 
-/** Other tabs that train. */
+/** Number of other tabs that train. */
 export const otherTabs = signal(0);
 
 const own = LOCK + crypto.randomUUID();

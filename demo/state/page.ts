@@ -1,4 +1,4 @@
-/** What the page shows, as signals: what trains writes them, views read them, and nothing is redrawn that did not change. */
+/** State of the page, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
 
 import { computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -16,28 +16,31 @@ export const state = signal<State>('idle');
 /** True if a run is active or being loaded. */
 export const active = computed(() => ['loading', 'running', 'pausing', 'paused', 'stopping'].includes(state.value));
 
-/** Of the run that is shown; undefined = there is none yet. */
+/** Config of the shown run; undefined = no run yet. */
 export const config = signal<TrainConfig | undefined>(undefined);
 
-/** Metrics of every step that is shown, oldest first; replaced, never changed in place. */
+/** Metrics of all shown steps, oldest first. Replaced, never changed in place. */
 export const history = signal<readonly Metrics[]>([]);
 
-/** Tries of the newest step, 0 = the untrained model's before the run; grow while they are scored. Replaced, never changed in place. */
+/**
+ * Tries of the newest step; step 0 = the untrained model's before the run. The list grows while tries are scored. Replaced, never changed
+ * in place.
+ */
 export const tries = signal<readonly LoggedRollout[]>([]);
 
-/** True if more tries of the step that `tries` shows are to come; they have no advantages yet. */
+/** True if more tries of the step in `tries` will follow; they have no advantages yet. */
 export const growing = signal(false);
 
-/** What the step in hand is at; undefined = nothing yet. */
+/** Current phase of a step; undefined = no step yet. */
 export const phase = signal<Phase | undefined>(undefined);
 
-/** Tries of the step in hand that have been scored. */
+/** Number of scored tries of the current step. */
 export const scored = signal(0);
 
-/** Of the evaluation in hand. */
+/** Progress of the current evaluation. */
 export const evaluation = signal<EvaluationProgress | undefined>(undefined);
 
-/** What comes from another server just now. */
+/** The current download from another server. */
 export const download = signal<DownloadProgress | undefined>(undefined);
 
 /** The active run. */
@@ -46,14 +49,14 @@ export const run = signal<Run | undefined>(undefined);
 /** The engine with its model and task, which outlives a run; undefined = none is open. */
 export const session = signal<Session | undefined>(undefined);
 
-/** Step that the session's weights are of; undefined = an update is changing them. */
+/** Step of the session's weights; undefined while an update changes them. */
 export const weightsStep = signal<number | undefined>(0);
 
-/** Steps that the shown history has done. */
+/** Number of steps in the shown history. */
 export const stepsDone = computed(() => history.value.at(-1)?.['training/global_step'] ?? 0);
 
-/** The saved run that is shown; undefined = none, or one that is not saved. */
+/** Id of the shown run; undefined = no run, or one that is not saved. */
 export const shownRun = signal<string | undefined>(undefined);
 
-/** The step that was gone back to, whose tries are shown; undefined = the newest. */
+/** The older step whose tries are shown; undefined = the newest. */
 export const shownStep = signal<number | undefined>(undefined);

@@ -1,32 +1,33 @@
-/** How far a run is, and how long it will take. */
+/** Progress of a run, and its remaining time. */
 
 import { computed } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { active, config, history, phase, scored, stepsDone } from './page.ts';
 
+/** Returns the number of tries per step. */
 export const triesOfStep = ({ data, rollout }: TrainConfig): number => data.trainBatchSize * rollout.n;
 
-/** 0 to 1. */
+/** Share of the run that is done, 0 to 1. */
 export const shareDone = computed(() => {
   if (!config.value) return 0;
   const part = phase.value === 'generate' ? scored.value / triesOfStep(config.value) : 0;
   return Math.min(1, (stepsDone.value + part * 0.7) / config.value.trainer.totalTrainingSteps);
 });
 
-/** Undefined if no run is active, or its speed is not known yet. */
+/** Remaining seconds; undefined if no run is active, or its speed is not known yet. */
 export const timeLeft = computed(() => {
   if (!active.value || !config.value) return undefined;
   return secondsLeft(config.value, history.value);
 });
 
-/** Steps that a mean and a trend are taken from. */
+/** Number of recent steps that the mean and the trend are computed from. */
 const RECENT = 10;
 
-/** A trend continues no further than to this share of a recent step, or its inverse. */
+/** Limit of the trend: at most this factor of a recent step, or its inverse. */
 const MOST_GROWTH = 1.5;
 
-/** Undefined before the first step. */
+/** Returns the remaining seconds; undefined before the first step. */
 export function secondsLeft(config: TrainConfig, lines: readonly Metrics[]): number | undefined {
   const { totalTrainingSteps: total, valBeforeTrain } = config.trainer;
   const recent = lines.filter((line) => 'timing_s/step' in line).slice(-RECENT);
@@ -42,7 +43,7 @@ export function secondsLeft(config: TrainConfig, lines: readonly Metrics[]): num
 
 const isStart = (line: Metrics): boolean => line['training/global_step'] === 0;
 
-/** Mean of the steps to come: of the recent ones, and as those grow or shrink, since answers do. */
+/** Returns the mean seconds of the remaining steps: the recent mean, continued by its trend because the length of answers changes. */
 function stepSeconds(recent: readonly number[], left: number): number {
   const mean = recent.reduce((a, b) => a + b, 0) / recent.length;
   if (recent.length < RECENT) return mean;
@@ -55,7 +56,7 @@ function stepSeconds(recent: readonly number[], left: number): number {
   return Math.min(mean * MOST_GROWTH, Math.max(mean / MOST_GROWTH, expected));
 }
 
-/** As the last one took, or as its answers would take at the pace of the last step. */
+/** Returns the seconds of an evaluation: the last one's, or an estimate from its answers at the pace of the last step. */
 function evaluationSeconds(config: TrainConfig, lines: readonly Metrics[]): number {
   const { data, rollout } = config;
   const known = lines.findLast((line) => 'timing_s/testing' in line);

@@ -7,19 +7,19 @@ export interface Recipe {
   /** configs/<name>.yaml. */
   name: string;
   title: string;
-  /** One sentence that a student understands. */
+  /** One sentence that a student can understand. */
   sentence: string;
-  /** What problems are called in a line about cost. */
+  /** Noun for the problems in a line about cost. */
   problems: string;
   question: string;
   answer: string;
-  /** Why its card has no curve; absent = it has one. */
+  /** Reason why its card has no curve; undefined = the card has one. */
   noCurve?: string;
 }
 
 export const DEFAULT_RECIPE = 'gsm8k-tool';
 
-/** Those that need no file of the user's. */
+/** Recipes that need no file of the user's. */
 export const RECIPES: readonly Recipe[] = [
   {
     name: DEFAULT_RECIPE,
@@ -72,10 +72,11 @@ export const RECIPES: readonly Recipe[] = [
   },
 ];
 
+/** Returns the recipe of a name; undefined if the page does not offer it. */
 export const recipeOf = (name: string | undefined): Recipe | undefined =>
   RECIPES.find((recipe) => recipe.name === name);
 
-/** Text of configs/<name>.yaml. Throws InputError for a recipe that cannot run here, with those that do. */
+/** Returns the text of configs/<name>.yaml. Throws InputError for a recipe that cannot run in a page, and names those that can. */
 export async function fetchRecipe(name: string): Promise<string> {
   if (recipeOf(name)) return fetchConfig(name);
   const names = RECIPES.map((recipe) => recipe.name);

@@ -1,27 +1,27 @@
 /**
- * Recipes as they were run: what a card shows before anything was trained here. SwiftShader of Chromium 156, two cores; seconds are what
- * the run would take alone on the machine (scripts/record-recipes.mjs). docs/lab/page.md says which run each is.
+ * Recorded runs of the recipes, which cards show before anything was trained in this browser. SwiftShader of Chromium 156, two cores.
+ * Seconds are those of the run alone on the machine (scripts/record-recipes.mjs). docs/lab/page.md identifies each run.
  */
 
 export interface Recorded {
-  /** [step, mean reward or pass@1], of the steps that were run. */
+  /** [step, mean reward or pass@1] of the recorded steps. */
   curve: readonly (readonly [step: number, value: number])[];
   of: 'reward' | 'pass@1';
   seconds: { warmStart: number; step: number; evaluation: number };
-  /** Of the recipe, as `configs/` has it. */
+  /** Steps of the recipe, as in `configs/`. */
   steps: number;
   evaluations: number;
-  /** In a step. */
+  /** Tries per step. */
   tries: number;
-  /** Held-out problems. */
+  /** Number of held-out problems. */
   evaluated: number;
-  /** Longest answer. */
+  /** Tokens of the longest answer. */
   tokens: number;
-  /** The plan's bytes, which do not depend on the machine. */
+  /** Bytes of the memory plan, which do not depend on the machine. */
   memoryMib: number;
 }
 
-/** By recipe. */
+/** Recordings by recipe. */
 export const RECORDED: Readonly<Record<string, Recorded>> = {
   'gsm8k-tool': {
     of: 'pass@1',

@@ -1,4 +1,4 @@
-/** Rules and settings that change during a run, as signals: what is asked for, what is in force, and what changed at which step. */
+/** Rules and settings that change during a run, as signals: what is requested, what is in force, and what changed at which step. */
 
 import { computed, signal } from '@preact/signals';
 import type { LiveSettings } from '../../src/grpo/live.ts';
@@ -10,24 +10,24 @@ import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from
 import type { Run } from '../training/run.ts';
 import { run } from './page.ts';
 
-/** Where a rule stands. */
+/** State of a rule in the editor. */
 export interface Standing {
   state: 'checking' | 'tried' | 'asked' | 'applied' | 'refused';
   text: string;
-  /** What is wrong, from 1, where a line is to blame. */
+  /** The error, and its line from 1 if it has one. */
   line?: number | undefined;
   column?: number | undefined;
-  /** The rule that failed in a run, which is no longer in force: the editor keeps it, for its mark. */
+  /** Text of the rule that failed in a run and was removed. The editor keeps it to mark the error. */
   code?: string | undefined;
 }
 
-/** Changes of the run that is shown, oldest first; a run that repeats steps has those of the steps to come too. */
+/** Changes of the shown run, oldest first. A run that repeats steps also has the changes of steps to come. */
 export const record = signal<readonly RunChange[]>([]);
 
-/** The same as a person reads it. */
+/** The same changes as readable text. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
 
-/** Rules in place of the task's own, in force or to be at the next step. */
+/** Rules that replace the task's own, in force now or from the next step. */
 export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
 
 export const standing = signal<Readonly<Partial<Record<RuleKind, Standing>>>>({});
@@ -40,33 +40,34 @@ interface Live {
 
 const newest = signal<Live | undefined>(undefined);
 
-/** What can be changed now in the active run. */
+/** The trainer and session that can be changed now; undefined without an active run. */
 export const live = computed(() => (run.value && newest.value?.of === run.value ? newest.value : undefined));
 
-/** Settings that were asked for, and have not come in yet: another engine gets them again. */
+/** Requested settings that are not in force yet. After a device loss, the new engine receives them again. */
 let waiting: LiveSettings = {};
 
 let write: (changes: readonly RunChange[]) => void = () => {};
 
-/** Of a run that is looked at. */
+/** Shows the changes of a saved run. */
 export function showChanges(of: readonly RunChange[]): void {
   [record.value, waiting, write] = [of, {}, () => {}];
 }
 
-/** A run begins, or continues with what was changed before. @param to hears of every change, to keep them */
+/** Called when a run starts or resumes with earlier changes. @param to called with every change, to store it */
 export function beginChanges(before: readonly RunChange[] | undefined, to: typeof write): void {
   [record.value, waiting, write] = [before ?? [], {}, to];
   if (before) return;
-  // What an earlier run went by holds for a new one from its first step on.
+  // A new run uses the rules of the previous run from its first step.
   for (const kind of RULE_KINDS)
     if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
 }
 
+/** Sets the state of a rule in the editor. */
 export function stand(kind: RuleKind, to: Standing): void {
   standing.value = { ...standing.value, [kind]: to };
 }
 
-/** Makes the trainer the one to change, and gives it the settings of its next step. Returns all changes of the run. */
+/** Selects the trainer to change, and sets the settings of its next step. Returns all changes of the run. */
 export function setLive(trainer: GrpoTrainer, session: Session): readonly RunChange[] {
   newest.value = { of: run.value, trainer, session };
   for (const change of trainer.state.changes ?? []) recordChange(change);
@@ -89,6 +90,7 @@ export function dropLater(isOf: (change: RunChange) => boolean): void {
   if (kept.length < record.value.length) keep(kept);
 }
 
+/** Records a setting that came into force. */
 export function settingChanged(change: LiveChange): void {
   const { [change.key as keyof LiveSettings]: _, ...rest } = waiting;
   waiting = rest;
@@ -105,7 +107,7 @@ export function rulesReplaced(step: number): void {
   }
 }
 
-/** The same change is noted once, though a lost engine may do its step again. */
+/** Records a change once, although a step is repeated after a device loss. */
 export function recordChange(change: RunChange): void {
   const isKnown = record.value.some((of) => JSON.stringify(of) === JSON.stringify(change));
   if (!isKnown) keep([...record.value, change]);

@@ -1,4 +1,4 @@
-/** Earlier runs beside the one that is shown. */
+/** Saved runs other than the shown one. */
 
 import { computed, effect, signal } from '@preact/signals';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -9,25 +9,25 @@ import { complain } from './notices.ts';
 import { active, shownRun, shownStep } from './page.ts';
 import { changes as ruleChanges } from './rules.ts';
 
-/** A run whose curves are drawn over those of the run that is shown. */
+/** A run whose curves are drawn over those of the shown run. */
 export interface OtherRun {
   id: string;
   name: string;
-  /** Which of the colours and dashes is its. */
+  /** Index of its colour and dash. */
   slot: number;
   history: readonly Metrics[];
 }
 
-/** Curves of so many runs can be told apart. */
+/** Maximum number of runs whose curves can be told apart. */
 export const MOST_OVERLAID = 4;
 
-/** Every saved run, the newest first. */
+/** All saved runs, newest first. */
 export const runs = signal<readonly SavedRun[]>([]);
 
-/** Ids of runs that are laid over the one that is shown, by slot; undefined = a free slot. */
+/** Ids of the overlaid runs by slot; undefined = a free slot. */
 const slots = signal<readonly (string | undefined)[]>(Array<undefined>(MOST_OVERLAID).fill(undefined));
 
-/** Ids of the runs that are laid over the shown one. */
+/** Ids of the overlaid runs. */
 export const overlaid = computed(() => slots.value.filter((id) => id !== undefined));
 
 /** Runs whose curves are drawn over those of the shown run. */
@@ -41,7 +41,7 @@ export const others = computed((): OtherRun[] =>
 /** The saved run whose curves are shown. */
 export const shown = computed(() => runs.value.find(({ id }) => id === shownRun.value));
 
-/** Where the shown run and those over it branched off, where its rules were changed, and the step that was gone back to. */
+/** Marks in the curves: where the shown and the overlaid runs branched off, changes of rules, and the older step that is shown. */
 export const marks = computed((): Mark[] => {
   const inCharts = runs.value.filter(({ id }) => id === shownRun.value || overlaid.value.includes(id));
   const forks = inCharts.flatMap(({ record: { forkedFrom } }) => forkedFrom?.step ?? []);
@@ -59,37 +59,37 @@ export const marks = computed((): Mark[] => {
 /** Reads the saved runs again. */
 export const readRuns = async () => void (runs.value = (await (await savedRuns())?.all()) ?? []);
 effect(() => {
-  // Of what is written during a run, its checkpoints alone matter here.
+  // During a run, only new checkpoints matter here.
   void changes.value;
   void active.value;
   void readRuns().catch(complain);
 });
 
-/** Lays a run over the one that is shown, or takes it away. */
+/** Overlays a run, or removes it. */
 export function toggleOverlay(id: string): void {
   const at = slots.value.indexOf(id);
   const place = at >= 0 ? at : slots.value.indexOf(undefined);
   if (place >= 0) slots.value = slots.value.with(place, at >= 0 ? undefined : id);
 }
 
-/** A step that was trained once more. */
+/** A step that was trained again. */
 interface ReplayedStep {
   step: number;
-  /** Numbers of the step that are not those that were logged; none = bit for bit the same. */
+  /** Names of metrics that differ from the logged ones; empty = bit for bit equal. */
   differing: string[];
 }
 
-/** Steps that were trained once more, from a kept state. */
+/** Steps that were trained again from a saved state. */
 export interface Replay {
-  /** Step of the state that it began with; 0 = the start model. */
+  /** Step of the state that the replay started from; 0 = the start model. */
   from: number;
   to: number;
   steps: readonly ReplayedStep[];
-  /** Step in the middle of which a rule failed: what it had judged by then depends on the time, so the replay ends before. */
+  /** Step during which a rule failed. Its results depend on timing, so the replay ends before that step. */
   broken?: number | undefined;
-  /** The run goes by rules of its own, which may draw random numbers. */
+  /** True if the run uses custom rules, which can use random numbers. */
   hasRules: boolean;
 }
 
-/** The one that was asked for last. */
+/** The newest replay. */
 export const replay = signal<Replay | undefined>(undefined);

@@ -1,4 +1,4 @@
-/** A result that came in a link: its curves in place of those of a run, until one is started. */
+/** A shared result from a link. Its curves are shown until a run is started. */
 
 import { effect, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -6,10 +6,10 @@ import type { SharedResult } from './address/share.ts';
 import { message } from './notices.ts';
 import { active, config, history } from './page.ts';
 
-/** What is shown of it; undefined = nothing came, or it was put away. */
+/** The shared result; undefined = none, or closed by the visitor. */
 export const shared = signal<SharedResult | undefined>(undefined);
 
-/** Shows it, or says what is wrong with it. @param settings those of the link; throws InputError */
+/** Shows the result, or an error. @param settings returns the config of the link; throws InputError */
 export async function showShared(text: string, settings: () => TrainConfig): Promise<void> {
   try {
     const { decodeResult } = await import('./address/share.ts');
@@ -20,6 +20,7 @@ export async function showShared(text: string, settings: () => TrainConfig): Pro
   }
 }
 
+/** Closes the shared result. */
 export function putSharedAway(): void {
   [shared.value, history.value, config.value] = [undefined, [], undefined];
 }

@@ -1,4 +1,4 @@
-/** A saved run, its model and its report as files for a disk: what the command line opens. */
+/** Exports a saved run, its model and its report as files. The command line can open them. */
 
 import { InputError } from '../../src/errors.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
@@ -10,13 +10,13 @@ import { writeZip } from '../../src/runs/zip.ts';
 import { nameOf } from './saved.ts';
 import type { SavedRun, SavedRuns } from './savedRuns.ts';
 
-/** What a browser saves. */
+/** A file that a browser saves. */
 export interface Download {
   name: string;
   bytes: Uint8Array<ArrayBuffer> | string;
 }
 
-/** The run's folder with its newest checkpoint. */
+/** Returns the run's folder with its newest checkpoint. */
 export async function runZip(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const all = await runs.contents(run.id);
   const older = (path: string) => path.startsWith('checkpoints/') && !path.startsWith(`checkpoints/step-${run.step}/`);
@@ -24,7 +24,7 @@ export async function runZip(runs: SavedRuns, run: SavedRun): Promise<Download> 
   return { name: `${name}.zip`, bytes: writeZip(name, new Map([...all].filter(([path]) => !older(path)))) };
 }
 
-/** The newest model (or adapter) as Hugging Face's libraries open it. Throws InputError if there is no model. */
+/** Returns the newest model (or adapter) in the format of Hugging Face's libraries. Throws InputError without a model. */
 export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const folder = await checkpointOf(runs, run);
   const files = new Map<string, Uint8Array>();
@@ -34,7 +34,7 @@ export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download
   return { name: `${name}.zip`, bytes: writeZip(name, await withManifest(files)) };
 }
 
-/** The newest model for llama.cpp. Throws InputError if there is no model, or only an adapter. */
+/** Returns the newest model for llama.cpp. Throws InputError without a model, or if there is only an adapter. */
 export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const folder = await checkpointOf(runs, run);
   if (await runs.files.exists(`${folder}/${ADAPTER_CONFIG}`))
@@ -46,7 +46,7 @@ export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Downloa
   return { name: `${name}.gguf`, bytes: bytes };
 }
 
-/** report.html, as `webgrpo report` writes it. */
+/** Returns report.html, as `webgrpo report` writes it. */
 export async function reportPage(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const [{ runReport }, { standalonePage }] = await Promise.all([
     import('../../src/report/runReport.ts'),
@@ -72,7 +72,7 @@ async function checkpointOf(runs: SavedRuns, run: SavedRun): Promise<string> {
 const sourceOf = (files: FileSystem, folder: string) => async (name: string) =>
   (await files.size(`${folder}/${name}`)) === undefined ? undefined : files.read(`${folder}/${name}`);
 
-/** Letters that every disk takes. */
+/** Replaces characters that some disks do not allow in names. */
 const fileName = (run: SavedRun): string =>
   nameOf(run)
     .replaceAll(/[^\p{L}\p{N}._-]+/gu, '-')

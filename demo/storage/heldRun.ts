@@ -1,4 +1,4 @@
-/** A run while this tab trains it: its folder, and what becomes of the space that it takes. */
+/** A run while this tab trains it: writes its folder and manages its space. */
 
 import { InputError } from '../../src/errors.ts';
 import { isDomError } from '../../src/model/checkpoint/opfs.ts';
@@ -11,24 +11,25 @@ import { RunFolder } from '../../src/runs/runFolder.ts';
 import { claim, type Release, type SavedRun, type SavedRuns } from './savedRuns.ts';
 import { NEWEST_BYTES, thinCheckpoints } from './thinning.ts';
 
-/** A reloaded page may come before the old one has let go. */
+/** Milliseconds to wait for a run. A reloaded page can request it before the old page has released it. */
 const CLAIM_MS = 3000;
 
-/** A manifest and its names. */
+/** Bytes of a manifest and its names. */
 const MANIFEST_BYTES = 4096;
 
-/** Called with why something could not be saved, and with undefined whenever a checkpoint was. */
+/** Called with the reason why something could not be saved, and with undefined after each saved checkpoint. */
 type OnProblem = (problem: Error | undefined) => void;
 
 export interface ReopenedRun {
   held: HeldRun;
   saved: SavedRun;
-  /** Undefined = the run had none yet, and starts over. */
+  /** Undefined = the run had no checkpoint yet, and restarts. */
   checkpoint: Checkpoint | undefined;
-  /** Which checkpoints were damaged. */
+  /** Notes about damaged checkpoints. */
   notes: string[];
 }
 
+/** A saved run that this tab holds. */
 export class HeldRun {
   /** Called after each checkpoint that was written. */
   onWritten: () => void = () => {};
@@ -43,7 +44,7 @@ export class HeldRun {
     this.folder = RunFolder.open(runs.files, runs.path(id));
   }
 
-  /** A new run. Throws InputError if there is no space. @param hub where its model comes from, when not from the usual one */
+  /** Creates a new run. Throws InputError without enough space. @param hub server of its model, unless it is the usual one */
   static async begin(runs: SavedRuns, config: TrainConfig, hub: string | undefined): Promise<HeldRun> {
     const record = { started: Date.now(), hub, finished: false };
     const { id, release } = await runs.name(config.name, record.started);
@@ -58,14 +59,14 @@ export class HeldRun {
     }
   }
 
-  /** A resumed run, as it is by now. Throws InputError if another tab has it, or if it has checkpoints and none is intact. */
+  /** Resumes a run in its current state. Throws InputError if another tab holds it, or if none of its checkpoints is intact. */
   static async resume(runs: SavedRuns, id: string, config: TrainConfig): Promise<ReopenedRun> {
     const release = await claim(id, CLAIM_MS);
     if (!release) throw new InputError('This run is open in another tab.');
     try {
       const { files } = runs;
       const [path, saved, notes] = [runs.path(id), await runs.read(id), [] as string[]];
-      await files.tidy(path); // a checkpoint that was being written is no damage
+      await files.tidy(path); // a partly written checkpoint does not count as damaged
       if (saved.record.finished) await runs.updateRecord(id, { finished: false });
       const folder = await newestCheckpoint(files, path, 'trainer', (note) => notes.push(note));
       const checkpoint = folder === undefined ? undefined : await loadTrainerCheckpoint(files, folder);
@@ -78,14 +79,14 @@ export class HeldRun {
     }
   }
 
-  /** Writes a checkpoint, and deletes others that take too much space. If the browser has too little, earlier runs make way. */
+  /** Writes a checkpoint, and deletes others that take too much space. If the browser has too little space, deletes earlier runs. */
   async save(step: number, contents: FolderFiles): Promise<void> {
     const { files } = this.folder;
     await this.#makeSpace(contents);
     const write = () => writeCheckpoint(files, this.folder.checkpoint(step), contents);
     await write().catch(async (error: unknown) => {
       if (!(error instanceof InputError) || !isDomError(error.cause, 'QuotaExceededError')) throw error;
-      await this.#runs.prune(1); // browsers report more space than they give
+      await this.#runs.prune(1); // browsers report more space than they provide
       await write();
     });
     this.onProblem(undefined);
@@ -93,13 +94,13 @@ export class HeldRun {
     this.onWritten();
   }
 
-  /** Lets go of the run, once everything is written. */
+  /** Releases the run, once everything is written. */
   async end(finished: boolean): Promise<void> {
     if (finished) await this.#runs.updateRecord(this.id, { finished }).catch(this.onProblem);
     this.#release();
   }
 
-  /** Throws InputError if even the earlier runs' space is not enough. */
+  /** Throws InputError if even deleting earlier runs does not free enough space. */
   async #makeSpace(contents: FolderFiles): Promise<void> {
     const { files, path } = this.folder;
     const needed = Array.from(contents.values(), ({ length }) => length).reduce((a, b) => a + b, 0) + MANIFEST_BYTES;

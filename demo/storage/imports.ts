@@ -1,4 +1,4 @@
-/** A run of the command line or of another browser, from its folder or a .zip of it. */
+/** Imports a run of the command line or of another browser, from its folder or a .zip of it. */
 
 import { InputError } from '../../src/errors.ts';
 import { isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
@@ -8,14 +8,14 @@ import { readZip } from '../../src/runs/zip.ts';
 import { hasCode, readChanges } from './runChanges.ts';
 import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
 
-/** Of a folder or a .zip: more would not fit into a page's memory. */
+/** Maximum number of bytes of a folder or a .zip. More would not fit into a page's memory. */
 const MAX_BYTES = 512 * 2 ** 20;
 
-/** Files of a run that the page reads or continues with. */
+/** Files of a run that the page reads, or needs to resume. */
 const WANTED =
   /^(config(-\d+)?\.yaml|metrics\.jsonl|changes\.jsonl|run\.json|rollouts\/(val-)?step-\d+\.jsonl|checkpoints\/step-\d+\/[\w.-]+)$/;
 
-/** Keeps the run that these files hold. Throws InputError if they hold none, or one that this version cannot read. */
+/** Stores the run in these files. Throws InputError if they contain no run, or one that this version cannot read. */
 export async function importRun(runs: SavedRuns, chosen: readonly File[]): Promise<SavedRun> {
   const model = chosen.find(({ name }) => isGguf(name));
   if (model)
@@ -48,7 +48,7 @@ async function unpacked(chosen: readonly File[]): Promise<Map<string, Uint8Array
   );
 }
 
-/** The files of the run's folder, whatever folders it lies in. */
+/** Returns the files of the run's folder, at any depth. */
 function runOf(all: ReadonlyMap<string, Uint8Array>): Map<string, Uint8Array> {
   const config = [...all.keys()].find((path) => /(^|\/)config\.yaml$/.test(path));
   const folder = config?.slice(0, -'config.yaml'.length);

@@ -1,6 +1,6 @@
 /**
- * Run folders in IndexedDB, for windows that have no OPFS: one record a file, by its path. A change is one transaction, so that folders are replaced
- * and renamed whole, and nothing is ever left half-done.
+ * Run folders in IndexedDB, for windows without OPFS: one record per file, keyed by its path. Each change is one transaction, so folders
+ * are replaced and renamed completely or not at all.
  */
 
 import { type IDBPDatabase, openDB } from 'idb';
@@ -11,7 +11,7 @@ import type { FileSystem, FolderFiles } from '../../src/runs/fileSystem.ts';
 
 const STORE = 'files';
 
-/** Files of the database `name`. Rejects if the browser has none. */
+/** Opens the files of the database `name`. Rejects if the browser has no IndexedDB. */
 export async function indexedDbFileSystem(name: string): Promise<FileSystem> {
   const db = await openDB(name, 1, { upgrade: (created) => void created.createObjectStore(STORE) });
   return new IndexedDbFiles(db);
@@ -114,7 +114,7 @@ interface Writable {
   delete(path: string | IDBKeyRange): Promise<void>;
 }
 
-/** Every path under a folder: "0" comes after "/". */
+/** Range of every path in a folder: "0" is the character after "/". */
 const inside = (folder: string): IDBKeyRange => IDBKeyRange.bound(`${folder}/`, `${folder}0`, true, true);
 
 const bytesOf = (content: string | Uint8Array): Uint8Array =>

@@ -1,4 +1,4 @@
-/** What was changed during a run, as its changes.jsonl has it: settings, rules, and rules that failed, each with its step. */
+/** Changes during a run, as in its changes.jsonl: settings, rules, and rules that failed, each with its step. */
 
 import { InputError } from '../../src/errors.ts';
 import { LIVE_SETTINGS, type LiveSettings } from '../../src/grpo/live.ts';
@@ -7,33 +7,33 @@ import type { RuleKind } from '../../src/extensions/modules/index.ts';
 
 export const RULE_KINDS: readonly RuleKind[] = ['reward', 'loss', 'tool'];
 
-/** What stands in a rule's place where there is none. */
+/** Names of a run's behaviour without rules. */
 export const OWN_RULES: Readonly<Record<RuleKind, string>> = {
   reward: "the task's own reward",
   loss: "the run's own loss",
   tool: "the task's own tools",
 };
 
-/** A rule by its text, and the name of the preset that it is, if it is one. */
+/** A rule's text, and the name of its preset if it is one. */
 export interface AskedRule {
   name: string;
   code: string;
 }
 
-/** By kind; undefined = back to the task's own, or the run's own loss. */
+/** Rules by kind; undefined = return to the task's own, or the run's own loss. */
 export type AskedRules = Partial<Record<RuleKind, AskedRule | undefined>>;
 
-/** A rule that came in. */
+/** A rule that was applied. */
 export interface RuleChange {
-  /** The first step that it counted for. */
+  /** The first step that used the rule. */
   step: number;
   rule: RuleKind;
   name: string;
-  /** Absent = back to the task's own, or the run's own loss. */
+  /** Undefined = return to the task's own, or the run's own loss. */
   code?: string;
 }
 
-/** A rule that failed in the middle of a step: which tries it had scored by then depends on the time. */
+/** A rule that failed during a step. Which tries it had scored by then depends on timing. */
 interface RuleFailure {
   step: number;
   failed: RuleKind;
@@ -41,16 +41,16 @@ interface RuleFailure {
 
 export type RunChange = LiveChange | RuleChange | RuleFailure;
 
-/** Texts of the rules, whatever became of them. */
+/** True if any change contains code of a rule, even of one that failed. */
 export const hasCode = (changes: readonly RunChange[]): boolean => changes.some((of) => 'code' in of);
 
-/** The rules that step `step` goes by. Every kind has its key. */
+/** Returns the rules of step `step`. Every kind has its key. */
 export function rulesAt(changes: readonly RunChange[], step: number): AskedRules {
   const until = changes.filter((of) => of.step <= step);
   return Object.fromEntries(RULE_KINDS.map((kind) => [kind, newest(until, kind)]));
 }
 
-/** What comes in at step `step`; undefined = nothing. */
+/** Returns the changes applied at step `step`; undefined = no changes. */
 export function changesAt(
   changes: readonly RunChange[],
   step: number,
@@ -70,7 +70,7 @@ function newest(changes: readonly RunChange[], kind: RuleKind): AskedRule | unde
   return last?.code === undefined ? undefined : { name: last.name, code: last.code };
 }
 
-/** From step `step` on without rules. */
+/** Returns the changes without rules from step `step` on. */
 export function withoutRules(changes: readonly RunChange[], step: number): RunChange[] {
   const inForce = rulesAt(changes, step);
   return [
@@ -79,10 +79,11 @@ export function withoutRules(changes: readonly RunChange[], step: number): RunCh
   ];
 }
 
+/** Returns the text of changes.jsonl. */
 export const changesText = (changes: readonly RunChange[]): string =>
   changes.map((of) => `${JSON.stringify(of)}\n`).join('');
 
-/** Throws InputError for a line that is not a change: the file is untrusted. */
+/** Parses changes.jsonl. Throws InputError for an invalid line, because the file is untrusted. */
 export function readChanges(text: string, source: string): RunChange[] {
   return text
     .split('\n')

@@ -1,4 +1,4 @@
-/** Saved runs, as the page asks for them and speaks of them. The code that reads and writes them is loaded once the page is there. */
+/** The page's access to saved runs. The code that reads and writes them is loaded after the page is shown. */
 
 import { signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -8,39 +8,41 @@ import type { Release, SavedRun, SavedRuns } from './savedRuns.ts';
 const code = Promise.all([import('./savedRuns.ts'), import('./heldRun.ts')]);
 const runs = code.then(([{ openSavedRuns }]) => openSavedRuns());
 
-/** Counts what this tab has written: a checkpoint, a run more or less. */
+/** Number of changes that this tab has written: checkpoints, and added or deleted runs. */
 export const changes = signal(0);
 
-/** Undefined if the browser keeps no files. */
+/** Undefined if the browser stores no files. */
 export const savedRuns = (): Promise<SavedRuns | undefined> => runs;
 
+/** Returns the newest saved run. */
 export const newestRun = async (): Promise<SavedRun | undefined> => (await runs)?.newest();
 
-/** Undefined if it cannot be read. */
+/** Returns a run; undefined if it cannot be read. */
 export const readRun = async (id: string): Promise<SavedRun | undefined> =>
   (await runs)?.read(id).catch(() => undefined);
 
+/** Deletes a saved run. */
 export async function discardRun({ id }: SavedRun): Promise<void> {
   await (await runs)?.discard(id);
   changes.value++;
 }
 
-/** Waits so long for another tab to let go of the run; undefined = it did not. */
+/** Claims a run, waiting `waitMs` for another tab to release it; undefined = it did not. */
 export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Release | undefined> =>
   (await code)[0].claim(id, waitMs);
 
-/** A new run has no more than where it is saved, if anywhere. */
+/** A run and where it is saved. A new run has no checkpoint yet. */
 type OpenedRun = Partial<ReopenedRun>;
 
 /**
- * Where a run is saved: a new one, or `from`, taken for this tab. A new run that cannot be saved continues without: `onProblem` hears why. Throws
- * InputError where `from` is open in another tab or cannot be read.
+ * Opens the place where a run is saved: a new run's, or that of `from`, claimed for this tab. A new run that cannot be saved continues
+ * unsaved, and `onProblem` is called with the reason. Throws InputError if `from` is open in another tab or cannot be read.
  */
 export async function openRun(
   config: TrainConfig,
   { from, hub, onProblem }: { from?: SavedRun; hub: string | undefined; onProblem: (text: string | undefined) => void },
 ): Promise<OpenedRun> {
-  // Asked at a click, so that the browser keeps the files when room gets scarce.
+  // Requested after a click, so that the browser keeps the files when space runs out.
   void navigator.storage?.persist?.().catch(() => false);
   const [[, { HeldRun }], files] = await Promise.all([code, runs]);
   const listen = (held: HeldRun) => {
@@ -65,7 +67,7 @@ export async function openRun(
 const NO_FILES =
   'This window keeps no files, as private windows do: the run goes on without them, and is gone when the page is closed.';
 
-/** "The run of 14:03", or its given name. */
+/** Returns "The run of 14:03", or the visitor's name for it. */
 export function nameOf({ record: { started, name } }: Pick<SavedRun, 'record'>): string {
   if (name !== undefined) return name;
   const date = new Date(started);

@@ -1,6 +1,7 @@
 /**
- * Runs in the browser's own files, under runs/<id>/: a run folder as the command line writes it, `run.json` (when it began, whether it is over)
- * `latest.jsonl` (every try of the newest step), and `changes.jsonl` (what was changed during the run). An active run holds a Web Lock of its name.
+ * Runs in the browser's own files, under runs/<id>/. Each is a run folder as the command line writes it, with three more files: `run.json`
+ * (its start, and whether it has ended), `latest.jsonl` (every try of the newest step) and `changes.jsonl` (changes during the run). An
+ * active run holds a Web Lock of its name.
  */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -16,25 +17,25 @@ import { OLDER_BYTES, thinCheckpoints } from './thinning.ts';
 
 const ROOT = 'runs';
 
-/** The newest runs are kept, so many. */
+/** Number of newest runs that are kept. */
 const KEPT_RUNS = 10;
 
-/** What was changed during a run. */
+/** File with the changes during the run. */
 export const CHANGES = 'changes.jsonl';
 
-/** run.json. */
+/** Content of run.json. */
 export interface RunRecord {
   /** Milliseconds since 1970. */
   started: number;
-  /** Where its model comes from, when not from the usual hub. */
+  /** Server of its model, unless it is the usual hub. */
   hub?: string | undefined;
-  /** It has done all it was to do. */
+  /** True if the run has completed all its steps. */
   finished: boolean;
   /** Name given by the visitor. */
   name?: string;
-  /** It came as files, and the rules among them were not let in yet. */
+  /** True if the run was imported and its rules are not permitted yet. */
   foreign?: boolean;
-  /** The run whose state after `step` it began with. */
+  /** The run, and its step, whose state this run started from. */
   forkedFrom?: { id: string; step: number };
 }
 
@@ -44,20 +45,20 @@ export interface SavedRun {
   /** Text of config.yaml. */
   config: string;
   history: Metrics[];
-  /** Steps whose checkpoints are kept, whole or not, in order. */
+  /** Steps with a stored checkpoint, intact or not, in order. */
   checkpoints: number[];
-  /** The last of them; 0 = none. */
+  /** The last of `checkpoints`; 0 = none. */
   step: number;
   /** Every try of the newest step. */
   tries: LoggedRollout[];
-  /** Settings and rules that came in during the run. */
+  /** Settings and rules that were applied during the run. */
   changes: RunChange[];
 }
 
-/** Lets go of a run. */
+/** Releases a run. */
 export type Release = () => void;
 
-/** OPFS, or IndexedDB where a window has none, as from `file://`; undefined if it keeps nothing at all. */
+/** Opens OPFS, or IndexedDB in windows without OPFS, as from `file://`. Undefined if the window stores nothing at all. */
 export async function openSavedRuns(): Promise<SavedRuns | undefined> {
   try {
     return new SavedRuns(opfsFileSystem(await navigator.storage.getDirectory()));
@@ -70,6 +71,7 @@ export async function openSavedRuns(): Promise<SavedRuns | undefined> {
   }
 }
 
+/** Reads, writes and deletes saved runs. */
 export class SavedRuns {
   readonly files: FileSystem;
 
@@ -77,16 +79,16 @@ export class SavedRuns {
     this.files = files;
   }
 
-  /** The run that began last; undefined = none that can be read. */
+  /** Returns the run that started last; undefined = none can be read. */
   async newest(): Promise<SavedRun | undefined> {
     for (const { id } of await this.#records()) {
-      const run = await this.read(id).catch(() => undefined); // a damaged one must not keep the page from starting another
+      const run = await this.read(id).catch(() => undefined); // a damaged run must not prevent the page from starting another
       if (run) return run;
     }
     return undefined;
   }
 
-  /** All that can be read, the newest first. */
+  /** Returns all readable runs, newest first. */
   async all(): Promise<SavedRun[]> {
     const read = ({ id }: { id: string }) => this.read(id).catch(() => []);
     return (await Promise.all((await this.#records()).map(read))).flat();
@@ -113,7 +115,7 @@ export class SavedRuns {
     };
   }
 
-  /** A name for a run that begins now, held by this tab. */
+  /** Creates a name for a new run, locked by this tab. */
   async name(recipe: string, started: number): Promise<{ id: string; release: Release }> {
     const id = `${new Date(started).toISOString().replaceAll(/[:.]/g, '-')}-${recipe}`;
     const release = await claim(id);
@@ -129,13 +131,13 @@ export class SavedRuns {
     await this.writeRecord(id, { ...record, ...change });
   }
 
-  /** Tries of a step, as many as are kept. */
+  /** Returns the stored tries of a step. */
   async tries(id: string, step: number): Promise<LoggedRollout[]> {
     const file = `${this.path(id)}/rollouts/step-${step}.jsonl`;
     return (await this.files.exists(file)) ? readRollouts(await readFileText(this.files, file), file) : [];
   }
 
-  /** A new run that continues from a checkpoint of another, which stays as it is. Throws InputError if there is no room. */
+  /** Creates a run that continues from a checkpoint of another, which stays unchanged. Throws InputError without enough space. */
   async fork(from: SavedRun, step: number): Promise<SavedRun> {
     const [parent, started] = [RunFolder.open(this.files, this.path(from.id)), Date.now()];
     const lines = from.history.filter((line) => line['training/global_step'] <= step);
@@ -160,7 +162,7 @@ export class SavedRuns {
     return this.add(files, record, from.id.replace(/^[\dTZ-]+-/, ''));
   }
 
-  /** A run of these files, by their paths in its folder. */
+  /** Stores a run from files, given by their paths in its folder. */
   async add(contents: FolderFiles, record: RunRecord, recipe: string): Promise<SavedRun> {
     const { id, release } = await this.name(recipe, Date.now());
     try {
@@ -169,14 +171,14 @@ export class SavedRuns {
       await this.prune();
       return await this.read(id);
     } catch (error) {
-      await this.discard(id).catch(() => {}); // the first error is the one to tell
+      await this.discard(id).catch(() => {}); // report the first error
       throw error;
     } finally {
       release();
     }
   }
 
-  /** Every file of a run, by its path in the run's folder. */
+  /** Returns every file of a run, by its path in the run's folder. */
   async contents(id: string): Promise<FolderFiles> {
     const found = new Map<string, Uint8Array>();
     const visit = async (folder: string): Promise<void> => {
@@ -190,7 +192,7 @@ export class SavedRuns {
     return found;
   }
 
-  /** A folder without folders, its manifest last. */
+  /** Returns the files of a folder without subfolders, its manifest last. */
   async #folder(path: string): Promise<FolderFiles> {
     const names = (await this.files.list(path)).sort((a, b) => Number(a === MANIFEST) - Number(b === MANIFEST));
     const read = async (name: string) => [name, await this.files.read(`${path}/${name}`)] as const;
@@ -198,7 +200,7 @@ export class SavedRuns {
   }
 
   async discard(id: string): Promise<void> {
-    await this.files.remove(`${this.path(id)}/run.json`); // without it, what is left of the folder is no run
+    await this.files.remove(`${this.path(id)}/run.json`); // without it, the remaining files do not count as a run
     await this.files.remove(this.path(id));
   }
 
@@ -206,7 +208,7 @@ export class SavedRuns {
     return `${ROOT}/${id}`;
   }
 
-  /** Deletes all but the newest runs, and what is left of deleted ones, and some checkpoints of all but the newest; not of those that a tab trains. */
+  /** Deletes old runs, the rest of deleted ones, and some checkpoints of all runs except the newest. Skips runs that a tab trains. */
   async prune(keep = KEPT_RUNS): Promise<void> {
     const kept = (await this.#records()).slice(0, keep).map(({ id }) => id);
     for (const id of await this.files.list(ROOT)) {
@@ -222,7 +224,7 @@ export class SavedRuns {
     }
   }
 
-  /** The newest first. */
+  /** Returns ids and starts, newest first. */
   async #records(): Promise<{ id: string; started: number }[]> {
     const read = async (id: string) => {
       const text = await readFileText(this.files, `${this.path(id)}/run.json`).catch(() => '');
@@ -233,14 +235,14 @@ export class SavedRuns {
   }
 }
 
-/** Takes a run for this tab, waiting so long for another to let go, or for ever; undefined = it did not. */
+/** Claims a run for this tab, waiting `waitMs` for another to release it, or without a limit; undefined = it did not. */
 export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   const wait = waitMs === Infinity ? {} : { signal: AbortSignal.timeout(waitMs) };
   const options = waitMs === 0 ? { ifAvailable: true } : wait;
   return new Promise((resolve) => {
     const hold = (lock: Lock | null) =>
       lock ? new Promise<void>((release) => resolve(() => release())) : resolve(undefined);
-    // A page from file:// may have no locks; its tabs share no run that is worth the wait.
+    // A page from file:// may have no locks. Its tabs do not share runs that need one.
     const refused = (error: unknown) =>
       resolve((error as Error).name === 'SecurityError' ? () => undefined : undefined);
     navigator.locks.request(`webgrpo run ${id}`, options, hold).catch(refused);

@@ -1,14 +1,14 @@
-/** Which checkpoints of a run stay where there is not room for all: the newest two, and of the others those that lie most evenly over the run. */
+/** Selects the checkpoints of a run to keep when there is too little space: the newest two, and of the others the most evenly spaced. */
 
 import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { readManifest } from '../../src/runs/manifest.ts';
 import type { RunFolder } from '../../src/runs/runFolder.ts';
 
-/** Of the newest run, and of each older one. A checkpoint of the page's own model takes about 5 MiB. */
+/** Maximum number of bytes of checkpoints of the newest run, and of each older one. A checkpoint of the page's own model takes about 5 MiB. */
 export const NEWEST_BYTES = 96 * 2 ** 20;
 export const OLDER_BYTES = 24 * 2 ** 20;
 
-/** The newest, and the one before should it turn out damaged. */
+/** Always kept: the newest checkpoint, and the previous one in case the newest is damaged. */
 const ALWAYS = 2;
 
 interface SizedStep {
@@ -16,7 +16,7 @@ interface SizedStep {
   bytes: number;
 }
 
-/** Steps that stay, in order. @param saved in order */
+/** Returns the steps to keep, in order. @param saved in order */
 export function evenlySpaced(saved: readonly SizedStep[], budget: number): number[] {
   const kept = [...saved];
   while (kept.length > ALWAYS && kept.reduce((sum, { bytes }) => sum + bytes, 0) > budget)
@@ -24,7 +24,7 @@ export function evenlySpaced(saved: readonly SizedStep[], budget: number): numbe
   return kept.map(({ step }) => step);
 }
 
-/** Place of the step without which the gap is the smallest. The start of a run needs no checkpoint. */
+/** Returns the index of the step whose removal leaves the smallest gap. The start of a run needs no checkpoint. */
 function mostCrowded(kept: readonly SizedStep[]): number {
   const gap = (i: number) => kept[i + 1].step - (kept[i - 1]?.step ?? 0);
   const places = kept.slice(0, -ALWAYS).map((_, i) => i);
@@ -40,6 +40,6 @@ export async function thinCheckpoints(folder: RunFolder, budget: number): Promis
 }
 
 async function bytesOf(folder: RunFolder, step: number): Promise<number> {
-  const manifest = await readManifest(folder.files, folder.checkpoint(step)).catch(() => undefined); // a damaged one
+  const manifest = await readManifest(folder.files, folder.checkpoint(step)).catch(() => undefined); // a damaged checkpoint
   return Object.values(manifest?.files ?? {}).reduce((sum, { bytes }) => sum + bytes, 0);
 }

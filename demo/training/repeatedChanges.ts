@@ -1,4 +1,4 @@
-/** What was changed in a run, once more at the same steps, for a replay of it. */
+/** Repeats the changes of a run at the same steps, for its replay. */
 
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { RuleKind } from '../../src/extensions/modules/index.ts';
@@ -6,6 +6,7 @@ import type { Task } from '../../src/tasks/task.ts';
 import { type OpenRule, openRule, rulesOf } from './ruleParts.ts';
 import { type AskedRules, changesAt, RULE_KINDS, rulesAt, type RunChange } from '../storage/runChanges.ts';
 
+/** Applies recorded changes to a trainer, step by step. */
 export class RepeatedChanges {
   readonly #changes: readonly RunChange[];
   readonly #open = new Map<RuleKind, OpenRule>();
@@ -15,14 +16,14 @@ export class RepeatedChanges {
     this.#changes = changes;
   }
 
-  /** A trainer that continues from a state: what is in force there; settings are in the state but for those that come in next. */
+  /** Applies the rules in force to a trainer that resumes from a state. The state contains the settings, except those of the next step. */
   async begin(trainer: GrpoTrainer, task: Task): Promise<void> {
     const step = trainer.state.step + 1;
     trainer.change({ ...changesAt(this.#changes, step)?.settings });
     await this.#use(rulesAt(this.#changes, step), trainer, task);
   }
 
-  /** Before the step after `step`. */
+  /** Called before the step after `step`. */
   async goOn(step: number, trainer: GrpoTrainer, task: Task): Promise<void> {
     const due = changesAt(this.#changes, step + 1);
     if (!due) return;
@@ -40,7 +41,7 @@ export class RepeatedChanges {
         this.#opened.push(open);
       }
     }
-    // One that fails here and did not then scores nothing, and the step comes out otherwise.
+    // A rule that fails only in the replay scores nothing, and the step then differs.
     const fails = (of: OpenRule) => void (of.failed = true);
     if (this.#opened.length > 0) trainer.replace(rulesOf(trainer, task, this.#open, fails));
   }

@@ -1,4 +1,4 @@
-/** What a trainer takes, made of rules that run in a sandbox. */
+/** Converts rules in a sandbox to rewards, losses and tools of a trainer. */
 
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -15,9 +15,9 @@ export interface OpenRule {
   kind: RuleKind;
   of: AskedRule;
   rule: Rule<RuleKind>;
-  /** Of a rule that is one. */
+  /** The tool of a rule of that kind. */
   tool?: Tool;
-  /** It failed in a step, and is asked no more. */
+  /** True if the rule failed in a step; it is then not called again. */
   failed?: boolean;
 }
 
@@ -34,7 +34,7 @@ export async function openRule(kind: RuleKind, of: AskedRule): Promise<OpenRule>
   }
 }
 
-/** What a trainer takes. Throws InputError. @param failed hears of a rule that fails in a step */
+/** Returns the rules as a trainer takes them. Throws InputError. @param failed called when a rule fails in a step */
 export function rulesOf(
   trainer: GrpoTrainer,
   task: Task,
@@ -50,7 +50,7 @@ export function rulesOf(
   };
 }
 
-/** A try that is shown. */
+/** Returns a shown try as input of a rule. */
 export function tryOf({ answer, messages, promptMessages, numToolCalls, responseTokens, acc }: LoggedRollout): RuleTry {
   const said = messages.slice(promptMessages);
   return { answer, ...saidIn(said), toolCalls: numToolCalls, tokens: responseTokens, correct: acc === 1 };
@@ -69,7 +69,7 @@ function saidIn(messages: readonly Message[]): Pick<RuleTry, 'text' | 'messages'
   };
 }
 
-/** The rule's score beside the task's own verdict. Tries that wait for each other go into the sandbox together. */
+/** Returns a reward with the rule's score and the task's own verdict. Tries that are scored at the same time enter the sandbox together. */
 export function rewardBy(task: Task, of: OpenRule, failed: Failed): Task['reward'] {
   const scoreOf = inBatches(of, failed);
   return async (sample) => {
@@ -79,7 +79,7 @@ export function rewardBy(task: Task, of: OpenRule, failed: Failed): Task['reward
   };
 }
 
-/** Scores tries; NaN, which is no score, of those that the rule fails on and of all after them. */
+/** Scores tries in batches. The score is NaN for the tries on which the rule fails and for all later ones. */
 function inBatches(of: OpenRule, failed: Failed): (tried: RuleTry) => Promise<number> {
   let waiting: { tried: RuleTry; tell: (score: number) => void }[] = [];
   let busy = false;
@@ -115,7 +115,7 @@ async function scored(of: OpenRule, tries: readonly RuleTry[], failed: Failed): 
   return tries.map(() => NaN);
 }
 
-/** The rule's loss, times each token's weight. Where it fails, the mini-batch has no gradient of it. */
+/** Returns the rule's loss, multiplied by each token's weight. If it fails, the mini-batch gets no gradient from it. */
 export function lossBy(trainer: GrpoTrainer, of: OpenRule, failed: Failed): AsyncCustomLoss {
   return async ({ advantages, logProbs, oldLogProbs, entropy, weights }) => {
     const { clipRatioLow: clipLow, clipRatioHigh: clipHigh } = trainer.config.actor;
@@ -133,7 +133,7 @@ export function lossBy(trainer: GrpoTrainer, of: OpenRule, failed: Failed): Asyn
   };
 }
 
-/** Ratios below, at and above the usual clip, for a try that was better than its group and one that was worse. */
+/** Returns tokens with ratios below, at and above the usual clip, for a try better than its group and for a worse one. */
 export function tokensToTry(): RuleTokens {
   const ratios = [0.5, 0.79, 1, 1.2, 2];
   const oldLogProbs = [...ratios, ...ratios].map(() => -1);
@@ -147,7 +147,7 @@ export function tokensToTry(): RuleTokens {
   };
 }
 
-/** The task's tools, with this one in place of the one of its name, or beside them. Throws InputError. */
+/** Returns the task's tools with this one added; it replaces one of the same name. Throws InputError. */
 function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
   const taken = environments.some((one) => one.name === tool.name || one.tools?.some(({ name }) => name === tool.name));
   if (taken) throw new InputError(`The task's environment has a tool "${tool.name}"; take another name.`);

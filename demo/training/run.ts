@@ -1,4 +1,4 @@
-/** A run of the page: a TrainingRun on sessions in workers, which can be paused, and the evaluation of its start weights between the steps. */
+/** A run of the page: a TrainingRun on sessions in workers. It can be paused, and evaluates its start weights between steps. */
 
 import { isEngineLost } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -19,21 +19,21 @@ import { fitsBetweenSteps, StartEvaluation } from './startEvaluation.ts';
 import { keepTokens } from './tokens.ts';
 
 export interface EvaluationProgress {
-  /** Problems. */
+  /** Number of answered problems. */
   done: number;
   total: number;
-  /** Of the weights after this step; 0 = those that the run started from. */
+  /** The weights after this step are evaluated; 0 = those that the run started from. */
   step: number;
-  /** `stop` ends it, and not the session. */
+  /** True if `stop` ends the evaluation but not the session. */
   canSkip: boolean;
 }
 
-/** What a run tells the page. */
+/** Callbacks of a run. */
 export interface RunEvents extends Pick<
   RunHost<Session>,
   'onPhase' | 'onSample' | 'onChange' | 'onReplace' | 'onClosed'
 > {
-  /** Called for files that come from another server, then for their way to the GPU. */
+  /** Called during downloads from other servers, then during uploads to the GPU. */
   onDownload(progress: DownloadProgress): void;
   onLoaded(session: Session): void;
   /** Called before the first step on each engine; the run waits for it. */
@@ -45,7 +45,7 @@ export interface RunEvents extends Pick<
   onStep(metrics: Metrics, tries: LoggedRollout[]): void | Promise<void>;
   /** Called with what is wrong with a step; the run continues. */
   onFault(reason: string): void;
-  /** Called when the trainer has come to rest after `pause`. */
+  /** Called when the trainer has stopped after `pause`. */
   onPaused(): void;
   /** Called when the engine was lost. The run resumes after the step `from`, or restarts if that is -1. */
   onLost(error: unknown, from: number): void;
@@ -53,41 +53,41 @@ export interface RunEvents extends Pick<
 
 interface PageRunOptions {
   config: TrainConfig;
-  /** Server of models that do not come with the page, when not the usual one. */
+  /** Server of models that are not shipped with the page, unless it is the usual one. */
   hub: string | undefined;
-  /** Where it is saved; undefined = nowhere. */
+  /** Storage of the run; undefined = not saved. */
   held?: HeldRun | undefined;
   /** State to resume from. */
   from?: Checkpoint | undefined;
-  /** One that is open already, with nothing trained on it; where it rejects, another is opened. */
+  /** A session that is open already, with untrained weights. If it rejects, another is opened. */
   warm?: Promise<Session> | undefined;
-  /** What the start weights can do is known from an earlier visit. */
+  /** True if the evaluation of the start weights is known from an earlier visit. */
   startIsKnown?: boolean;
-  /** Steps that were trained before: `stop` evaluates nothing. */
+  /** True if the steps were trained before; `stop` then evaluates nothing. */
   replays?: boolean;
   events: RunEvents;
 }
 
-/** The browser needs a while to start its GPU process again. */
+/** Milliseconds before each retry, because the browser needs a while to restart its GPU process. */
 const WAITS_MS = [0, 1000, 4000];
 
-/** Weights and two moments of a larger model would not fit into a page's memory beside the run. */
+/** Maximum number of bytes of a model that is saved: weights and two moments of a larger one would not fit into a page's memory. */
 const MAX_BYTES = 512 * 2 ** 20;
 
-/** Bytes of tries of a run, before its steps keep trainer.logRollouts of them alone. */
+/** Bytes of a run's tries. Beyond that, each step keeps only trainer.logRollouts of them. */
 const TRIES_BYTES = 32 * 2 ** 20;
 
-/** The page's side of a run: pauses, sessions that are opened ahead, and evaluations that a click can end. */
+/** The page's part of a run: pauses, sessions opened ahead, and evaluations that a click can end. */
 export class Run {
   readonly training: TrainingRun<Session>;
   readonly #options: PageRunOptions;
   #start: StartEvaluation | undefined;
   #startMetrics: Metrics | undefined;
   #evaluatedStep: number | undefined;
-  /** Of an evaluation that the run does beside its trainer. */
+  /** Ends an evaluation that the run does in addition to its trainer's. */
   #evaluating: AbortController | undefined;
   #ending = new AbortController();
-  /** Set while a pause is asked for; the trainer waits for it between steps. */
+  /** Set while a pause is requested. The trainer waits for it between steps. */
   #gate: { promise: Promise<void>; open: () => void } | undefined;
   #triesBytes = 0;
 
@@ -122,7 +122,7 @@ export class Run {
     return this.#gate ? 'pausing' : 'running';
   }
 
-  /** Loads and trains until the last step or `stop`. The session stays; where this rejects with what went wrong, it is closed. */
+  /** Loads and trains until the last step or `stop`. The session stays open; if this rejects, it is closed. */
   async train(): Promise<{ step: number; stopped: boolean }> {
     try {
       const { state, stopped } = await this.training.run();
@@ -145,7 +145,7 @@ export class Run {
     this.#gate = undefined;
   }
 
-  /** Ends the run after the step in hand and an evaluation; called again, that evaluation, or the step at once. */
+  /** Ends the run after the current step and an evaluation. A second call ends that evaluation, or the step, immediately. */
   stop(): void {
     if (this.training.isStopping && this.#evaluating) return this.#evaluating.abort();
     this.training.keepSoon();
@@ -153,12 +153,12 @@ export class Run {
     this.resume();
   }
 
-  /** Saves all that was changed during the run. */
+  /** Saves all changes during the run. */
   writeChanges(all: readonly RunChange[]): void {
     void this.training.write((folder) => folder.files.write(folder.file(CHANGES), changesText(all)));
   }
 
-  /** Lets go of where it is saved, once everything is written. */
+  /** Releases the storage of the run, once everything is written. */
   async end(finished: boolean): Promise<void> {
     await this.training.written;
     await this.#options.held?.end(finished);
@@ -175,7 +175,7 @@ export class Run {
     return given ?? Session.open(config, { hub, onDownload }, aborted);
   }
 
-  /** True if the start weights are to be evaluated between the steps. */
+  /** True if the start weights are evaluated between steps. */
   #isApart({ model }: Session): boolean {
     const { config, startIsKnown } = this.#options;
     const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
@@ -206,7 +206,7 @@ export class Run {
     this.#options.events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined });
   }
 
-  /** Writes every try of the newest step, and of each step as many as there is space for. */
+  /** Writes every try of the newest step, and tries of each step as long as there is space. */
   async #log(folder: RunFolder, { metrics, tries }: LoggedStep): Promise<void> {
     if (tries.length === 0) return;
     const lines = tries.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
@@ -237,11 +237,11 @@ export class Run {
         const values = await trainer.validate({ greedy: true, signal });
         this.#tellEvaluated({ 'training/global_step': step, ...values });
       }
-      await this.#evaluateStart(trainer, Infinity); // what is left of it
+      await this.#evaluateStart(trainer, Infinity); // the remaining part
     });
   }
 
-  /** An evaluation that `stop` can end. */
+  /** Runs an evaluation that `stop` can end. */
   async #evaluate(evaluate: (signal: AbortSignal) => Promise<void>): Promise<void> {
     const { signal } = (this.#evaluating = this.#ending);
     try {

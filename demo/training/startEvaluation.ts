@@ -1,4 +1,4 @@
-/** The evaluation of the model that a run starts from, in parts between the first steps, so that the visitor does not wait for it. */
+/** Evaluates the model that a run starts from, in parts between the first steps, so that the visitor does not wait. */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { Evaluation } from '../../src/grpo/generate/validate.ts';
@@ -8,7 +8,7 @@ import type { TensorMap } from '../../src/model/engine.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';
 import type { Session } from '../engine/session.ts';
 
-/** Problems between two steps. */
+/** Number of problems between two steps. */
 const AT_ONCE = 32;
 
 interface Watch {
@@ -17,8 +17,8 @@ interface Watch {
 }
 
 /**
- * True if the start weights can be evaluated between steps. Samples that stay in flight between steps would be drawn by the start
- * weights, adapters have other weights than those in memory, and the outcome may end the run (`trainer.stopWhen`).
+ * True if the start weights can be evaluated between steps. Not possible if samples stay in flight between steps (the start weights would
+ * generate them), with adapters (the weights in memory are not the start weights), or if the result can end the run (`trainer.stopWhen`).
  */
 export const fitsBetweenSteps = (config: TrainConfig): boolean =>
   !pipelineOf(config).isAsync &&
@@ -26,6 +26,7 @@ export const fitsBetweenSteps = (config: TrainConfig): boolean =>
   !loraOf(config) &&
   config.trainer.stopWhen === undefined;
 
+/** An evaluation of the start weights in progress. */
 export class StartEvaluation {
   readonly #session: Session;
   readonly #weights: TensorMap;
@@ -35,7 +36,10 @@ export class StartEvaluation {
     [this.#session, this.#weights, this.#evaluation] = [session, weights, evaluation];
   }
 
-  /** Returns undefined if the trainer must evaluate before the first step: see `fitsBetweenSteps`, or the start weights are not in memory. */
+  /**
+   * Starts the evaluation. Returns undefined if the trainer must evaluate before the first step: see `fitsBetweenSteps`, or the start
+   * weights are not in memory.
+   */
   static async begin(session: Session, config: TrainConfig, watch: Watch): Promise<StartEvaluation | undefined> {
     const { weights } = session.model;
     if (!(weights instanceof Map) || !fitsBetweenSteps(config)) return undefined;
@@ -48,18 +52,18 @@ export class StartEvaluation {
     );
   }
 
-  /** Of the whole, as the trainer gives them before the first step; undefined = there are problems left. */
+  /** Metrics of the complete evaluation, in the trainer's format; undefined while problems remain. */
   get metrics(): Metrics | undefined {
     if (!this.#evaluation.isDone) return undefined;
     return { 'training/global_step': 0, ...this.#evaluation.result().metrics };
   }
 
-  /** Answers the next problems, or all, by the start weights; those of `step` are in place again afterwards, bit for bit. */
+  /** Answers the next problems, or all, with the start weights. Afterwards the weights of `step` are restored, bit for bit. */
   async next(step: number, count = AT_ONCE): Promise<void> {
     const { model, rollout } = this.#session.engine;
     const { exportWeights } = model;
     const trained = await exportWeights();
-    model.exportWeights = () => Promise.resolve(trained); // whoever asks meanwhile means the run's
+    model.exportWeights = () => Promise.resolve(trained); // other callers mean the run's weights
     try {
       await model.importWeights(this.#weights);
       await rollout.resetCache(0);

@@ -1,11 +1,11 @@
-/** The tokens of tries that are on screen, beside their text: they are not part of what a run logs. Forgotten with the tries. */
+/** Tokens of the tries on screen, kept next to their text because a run does not log them. Dropped together with the tries. */
 
 import type { StepInputs, TrainerEngine } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { UpdatedTokens } from '../../src/grpo/update/tokenNumbers.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 
-/** A step whose tries have tokens. */
+/** A step with tokens of its tries. */
 class TokenStep {
   readonly engine: TrainerEngine;
   readonly samples: readonly Sample[];
@@ -17,20 +17,20 @@ class TokenStep {
     [this.engine, this.samples, this.advantages, this.#updated] = [engine, samples, tokens.advantages, updated];
   }
 
-  /** Computed on first use; undefined = not requested before the next step ended. */
+  /** Numbers of the tokens, computed on first use; undefined if first requested after the next step ended. */
   get numbers(): UpdatedTokens | undefined {
     this.#numbers ??= this.#updated?.();
     this.#updated = undefined;
     return this.#numbers;
   }
 
-  /** Lets go of what the numbers would be computed from. */
+  /** Drops the inputs of the numbers. */
   forget(): void {
     this.#updated = undefined;
   }
 }
 
-/** Of one try; `s` = its place among the samples of its step. */
+/** Tokens of one try; `s` is the index of its sample in the step. */
 export interface TryTokens {
   sample: Sample;
   s: number;
@@ -40,7 +40,7 @@ export interface TryTokens {
 const kept = new WeakMap<LoggedRollout, TryTokens>();
 let newest: TokenStep | undefined;
 
-/** @param tries of the samples, in their order */
+/** @param tries tries of the samples, in the same order */
 export function keepTokens(
   tries: readonly LoggedRollout[],
   samples: readonly Sample[],
@@ -52,5 +52,5 @@ export function keepTokens(
   tries.forEach((one, s) => kept.set(one, { sample: samples[s], s, step }));
 }
 
-/** undefined = its tokens are not known here: it is not scored yet, or comes from an earlier visit. */
+/** Returns the tokens of a try; undefined if it is not scored yet, or comes from an earlier visit. */
 export const tokensOf = (one: LoggedRollout): TryTokens | undefined => kept.get(one);

@@ -1,8 +1,9 @@
-/** The foot of the page: its words, what runs here, under which licence, and where the method is written down. */
+/** The foot of the page: its terms, what runs here, the licence, and where the method is described. */
 
 import { license, version } from '../../package.json';
 import { GLOSSARY } from './glossary.ts';
 
+/** The foot of the page. */
 export function About() {
   return (
     <>

@@ -1,4 +1,4 @@
-/** What a screen reader is told of a run: its state, and how far it is ten times in a run. Not each try, not each step. */
+/** Announces a run to screen readers: its state, and its progress ten times per run. Not every try or step. */
 
 import { useComputed } from '@preact/signals';
 import { passAt1 } from '../../src/report/metricOf.ts';
@@ -17,6 +17,7 @@ const STATES: Record<State, string> = {
   'no-gpu': 'No GPU.',
 };
 
+/** A live region for screen readers. */
 export function Announcer() {
   const progress = useComputed(milestone);
   return (
@@ -26,7 +27,7 @@ export function Announcer() {
   );
 }
 
-/** The newest tenth of the run that is complete. */
+/** Returns the newest completed tenth of the run. */
 function milestone(): string {
   const total = config.value?.trainer.totalTrainingSteps ?? 0;
   const every = Math.max(1, Math.round(total / 10));

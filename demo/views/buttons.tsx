@@ -1,4 +1,4 @@
-/** Start, Pause, Stop and Save. */
+/** The buttons Start, Pause, Stop and Save. */
 
 import type { ComponentChildren } from 'preact';
 import { pauseOrResume, saveMetrics, stop } from '../actions/controller.ts';
@@ -16,13 +16,14 @@ interface Action {
   children: ComponentChildren;
 }
 
-/** A button that keeps the focus where it switches itself off. */
+/** A button that keeps the focus when its action disables it. */
 function Action({ off, onClick, ...rest }: Action) {
   return (
     <button type="button" aria-disabled={off} onClick={off ? (event) => event.preventDefault() : onClick} {...rest} />
   );
 }
 
+/** The run's buttons. */
 export function Buttons() {
   const now = state.value;
   return (

@@ -1,9 +1,9 @@
-/** Tool calls in the text of a turn, for a reader. */
+/** Formats tool calls in the text of a turn. */
 
-/** Matches a call with its tags, also one that is cut off. */
+/** Matches a call with its tags, also an incomplete one. */
 export const CALL = /<tool_call>[\s\S]*?(?:<\/tool_call>|$)/g;
 
-/** Returns the name of a call with its tags, and the call as `calculator(48/2)`; undefined if it cannot be read, or not yet. */
+/** Returns the name of a call with its tags, and the call as `calculator(48/2)`; undefined if it is invalid or incomplete. */
 export function readCall(text: string): { name: string; shown: string } | undefined {
   try {
     const { name, arguments: args } = JSON.parse(text.replace(/<\/?tool_call>/g, '')) as Record<string, unknown>;

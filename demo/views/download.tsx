@@ -1,8 +1,9 @@
-/** Progress of what a run waits for before its first step: a download, or a start model that is made. */
+/** Progress of what a run waits for before its first step: a download, or the training of a start model. */
 
 import { warmStart } from '../engine/startModel.ts';
 import { download } from '../state/page.ts';
 
+/** Shows a download's progress. */
 export const Download = () => (
   <>
     {download.value && <Downloading {...download.value} />}
@@ -12,7 +13,7 @@ export const Download = () => (
 
 function Downloading({ file, received, total }: NonNullable<typeof download.value>) {
   const of = total === undefined ? '' : ` of ${mib(total)}`;
-  // Without a value the bar shows no share, and moves.
+  // Without a value, the bar is indeterminate and animated.
   const share = total === undefined ? undefined : total > 0 ? received / total : 1;
   return <Bar text={`${file}: ${mib(received)}${of} MiB`} label="Model download" share={share} />;
 }

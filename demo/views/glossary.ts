@@ -1,4 +1,4 @@
-/** What the words of the page mean, each in a line that a student understands. */
+/** Explanations of the page's terms, one line each, for students. */
 
 export const GLOSSARY = {
   try: 'One answer of the model to a problem, written token by token with some chance in it.',

@@ -4,6 +4,7 @@ import { adapter, message, notSaved, offer } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
 import { active } from '../state/page.ts';
 
+/** Shows the current notices. */
 export function Notices() {
   const [news, unsaved, offered] = [message.value, notSaved.value, offer.value];
   return (
@@ -43,6 +44,7 @@ export function Notices() {
   );
 }
 
+/** Shows the adapter's name. */
 export function Adapter() {
   const found = adapter.value;
   const name = found === null ? 'No GPU' : (found?.name ?? 'Looking for a GPU...');

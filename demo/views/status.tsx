@@ -1,4 +1,4 @@
-/** Where a run stands: step, phase, speed, time left. */
+/** Status of a run: step, phase, speed, time left. */
 
 import type { Phase } from '../../src/grpo/types.ts';
 import { clock, short } from '../../src/ui/format.ts';
@@ -25,6 +25,7 @@ const STATES: Partial<Record<State, string>> = {
   'no-gpu': 'No GPU',
 };
 
+/** Shows the status of the run. */
 export function Status() {
   const [lines, total] = [history.value, config.value?.trainer.totalTrainingSteps ?? 0];
   const speed = lines.at(-1)?.['perf/throughput'];

@@ -1,20 +1,20 @@
-/** A word with its meaning in a line: on hover, on focus and on touch; Escape or a click elsewhere closes it. */
+/** A term with its explanation in a line, shown on hover, focus and touch. Escape or a click elsewhere closes it. */
 
 import { type ComponentChildren, render } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { GLOSSARY, type Word } from './glossary.ts';
 import './term.css';
 
-/** Between the word and its meaning, and to the window's edges, in CSS pixels. */
+/** Distance between the term and its explanation, and to the window's edges, in CSS pixels. */
 const GAP = 6;
 
-/** Long enough to move the pointer from the word onto its meaning. */
+/** Milliseconds to move the pointer from the term to its explanation. */
 const LINGER_MS = 200;
 
-/** Preact's own ids are the same in every island of the page. */
+/** Number of ids so far. Preact's own ids are the same in every island of the page. */
 let made = 0;
 
-/** @param children what is shown in place of the word itself */
+/** @param children content that is shown instead of the term itself */
 export const Term = ({ word, children = word }: { word: Word; children?: ComponentChildren }) => (
   <Explained meaning={GLOSSARY[word]}>{children}</Explained>
 );
@@ -71,14 +71,14 @@ function Explained({ meaning: text, children }: { meaning: string; children: Com
   );
 }
 
-/** A title with its meaning, for views that are no components. */
+/** Returns a title with its explanation, for views that are not components. */
 export function explained(title: string, meaning: string): Node {
   const place = document.createElement('span');
   render(<Explained meaning={meaning}>{title}</Explained>, place);
   return place;
 }
 
-/** Under the word, or above it where there is no room; always inside the window. */
+/** Places the explanation under the term, or above it without enough space; always inside the window. */
 function place(meaning: HTMLElement, word: DOMRect): void {
   const { width, height } = meaning.getBoundingClientRect();
   const fits = word.bottom + GAP + height <= innerHeight;

@@ -1,6 +1,6 @@
 /**
- * Which Vulkan driver Dawn shall use in Node: the user's choice, else a hardware GPU, else the SwiftShader beside a
- * Chromium. The answer is an environment, since drivers read theirs when the process starts.
+ * Selects the Vulkan driver that Dawn uses in Node: the user's choice, otherwise a hardware GPU, otherwise the SwiftShader of a Chromium.
+ * The result is an environment, because drivers read theirs when the process starts.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -15,12 +15,12 @@ import { say, SetupError } from './say.mjs';
 const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));
 
 /**
- * The adapter that Dawn finds; the variables it must be started with, and the driver they name ('' = Dawn's own choice).
+ * The adapter that Dawn finds, the variables that Dawn must be started with, and the driver that they name ('' = Dawn's own choice).
  * @typedef {{ name: string, software: boolean, env: Record<string, string>, icd: string }} Adapter
  */
 
 /**
- * Throws SetupError when there is no adapter to be had.
+ * Returns the adapter. Throws SetupError if none is available.
  * @returns {Adapter}
  */
 export function findAdapter() {
@@ -50,7 +50,7 @@ function swiftShader() {
   const icd = swiftShaderBeside(ensureChromium());
   if (!icd) return undefined;
   const driver = { VK_ICD_FILENAMES: icd };
-  // A machine without a Vulkan loader of its own can use the one that Chromium brings.
+  // A machine without its own Vulkan loader can use Chromium's.
   const libraries = [dirname(icd), process.env.LD_LIBRARY_PATH].filter(Boolean).join(delimiter);
   const withLoader = { ...driver, LD_LIBRARY_PATH: libraries };
   for (const env of [driver, withLoader]) {
@@ -62,7 +62,7 @@ function swiftShader() {
 }
 
 /**
- * The adapter that Dawn finds under these variables, or null.
+ * Returns the adapter that Dawn finds with these variables, or null.
  * @param {Record<string, string>} env
  * @returns {Pick<Adapter, 'name' | 'software'> | null}
  */

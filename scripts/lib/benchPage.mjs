@@ -1,4 +1,4 @@
-/** The benchmark's page: built, served with what it needs beside it, and opened in a Chromium of its own. */
+/** Builds the benchmark's page, serves it with its additional files, and opens it in a separate Chromium. */
 
 import { createReadStream, existsSync, mkdirSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -13,7 +13,7 @@ const TYPES = {
   '.mjs': 'text/javascript',
   '.wasm': 'application/wasm',
 };
-/** Let a page share memory between threads, which ONNX Runtime's wasm provider wants. */
+/** Headers that let a page share memory between threads, which ONNX Runtime's wasm provider needs. */
 const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' };
 
 /**
@@ -58,10 +58,10 @@ async function buildPage(root) {
 }
 
 /**
- * Opens the page in a browser process of its own and runs `work` with it.
+ * Opens the page in a separate browser process and runs `work` with it.
  * @template T
  * @param {string} address
- * @param {Record<string, Function>} hostFunctions what the page may call
+ * @param {Record<string, Function>} hostFunctions functions that the page can call
  * @param {(page: import('playwright').Page) => Promise<T>} work
  */
 export async function withPage(address, hostFunctions, work) {

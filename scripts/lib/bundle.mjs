@@ -1,4 +1,4 @@
-/** Bundles TypeScript with its WGSL for Node, when its sources have changed; the newest bundle is kept by content. */
+/** Bundles TypeScript with its WGSL for Node if its sources have changed. Bundles are stored by a hash of the sources. */
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { say } from './say.mjs';
 const SOURCES = ['src', 'kernels', 'bench', 'campaign', 'scripts/lib', 'vite.cli.config.ts', 'package-lock.json'];
 
 /**
- * Folder with `<entry>.js` of every entry in vite.cli.config.ts. Content-addressed, so a running process keeps its own
- * files while another start builds newer ones.
+ * Returns the folder with `<entry>.js` of every entry in vite.cli.config.ts. Content-addressed, so a running process keeps its own files
+ * while another start builds newer ones.
  * @param {string} root
  */
 export async function bundle(root) {
@@ -30,7 +30,7 @@ export async function bundle(root) {
 }
 
 /**
- * Hash over paths, sizes and times of change; contents need not be read.
+ * Returns a hash over paths, sizes and times of change, which avoids reading the contents.
  * @param {string} root
  */
 function stamp(root) {
@@ -49,7 +49,7 @@ function stamp(root) {
 }
 
 /**
- * Keeps the two newest beside the current one, which other processes may still be running.
+ * Keeps the current bundle and the two newest others, which other processes may still be running.
  * @param {string} cache
  * @param {string} current
  */

@@ -1,4 +1,7 @@
-/** Builds test/e2e/bundled, a page that trains by the installed package, with bundlers out of the box, as their guides start. */
+/**
+ * Builds test/e2e/bundled, a page that trains with the installed package, with bundlers in their default settings, as their guides
+ * describe.
+ */
 
 import { execFileSync } from 'node:child_process';
 import { createReadStream, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -8,7 +11,7 @@ import { needsShell } from './say.mjs';
 
 /**
  * @typedef {object} Bundler
- * @property {string[]} packages to install, as npm takes them
+ * @property {string[]} packages to install, in npm's notation
  * @property {string} worker JavaScript that starts the engine's worker
  * @property {string[]} command a package's script and its arguments, run by Node
  * @property {Record<string, string>} [files] configuration, by path
@@ -16,7 +19,7 @@ import { needsShell } from './say.mjs';
  */
 
 const MODULE_WORKER = "new Worker(new URL('./engine.worker.js', import.meta.url), { type: 'module' })";
-/** For bundlers that know no workers: the worker is a second entry. */
+/** For bundlers without support for workers: the worker is a second entry. */
 const SECOND_ENTRY = "new Worker('./engine.worker.js', { type: 'module' })";
 
 const ENTRIES = "{ main: './src/main.js', 'engine.worker': './src/engine.worker.js' }";
@@ -35,7 +38,7 @@ const ESBUILD = ['--bundle', '--format=esm', '--splitting', '--outdir=dist', '--
 const VITE_PAGE = '<!doctype html><body><script type="module" src="/src/main.js"></script></body>\n';
 const NEXT_LAYOUT =
   'export default ({ children }) => <html lang="en"><head><title>next</title></head><body>{children}</body></html>;\n';
-// Rendered on the server first, so that the package must load there too.
+// The server renders the page first, so the package must load there too.
 const NEXT_PAGE = `'use client';
 import { useEffect } from 'react';
 import { resolveTrainConfig } from 'webgrpo';
@@ -84,7 +87,7 @@ export const BUNDLERS = {
 };
 
 /**
- * A project with the page, our tarball and the bundlers' packages.
+ * Creates a project with the page, our tarball and the bundlers' packages.
  * @param {{ root: string, folder: string, tarball: string, packages: string[] }} options
  */
 export function installProject({ root, folder, tarball, packages }) {
@@ -93,17 +96,17 @@ export function installProject({ root, folder, tarball, packages }) {
   writeFileSync(join(folder, 'src', 'engine.worker.js'), "import 'webgrpo/worker';\n");
   const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
   run('npm', ['install', ...quiet, tarball, ...packages], folder);
-  // As the checkout has it, so that a test page and its source cannot drift.
+  // Copied from the checkout, so that test page and source cannot diverge.
   const source = readFileSync(join(root, 'test', 'e2e', 'bundled', 'main.js'), 'utf8');
   writeFileSync(join(folder, 'main.source.js'), source);
 }
 
 /**
- * Builds the page in a project that `installProject` made. Returns the folder to serve. Throws with the bundler's output for an error or a
- * warning that it can be made to fail on.
+ * Builds the page in a project of `installProject`. Returns the folder to serve. Throws with the bundler's output on an error, and on a
+ * warning if the bundler can be configured for that.
  * @param {string} name
  * @param {string} folder
- * @param {string} [home] the folder whose node_modules it is found in; default: `folder`
+ * @param {string} [home] folder whose node_modules contains the bundler; default: `folder`
  */
 export function buildWith(name, folder, home = folder) {
   const { worker, command, files = {}, out = 'dist' } = BUNDLERS[name];
@@ -145,7 +148,7 @@ export function pack(root, folder) {
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.json': 'application/json', '.css': 'text/css' };
 
 /**
- * Serves a folder as development servers do: an unknown path gets the page. Returns its address and `close`.
+ * Serves a folder like development servers do: an unknown path returns the page. Returns its address and `close`.
  * @param {string} folder
  */
 export async function serveFolder(folder) {

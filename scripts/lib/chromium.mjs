@@ -6,10 +6,10 @@ import { aptInstall } from './apt.mjs';
 import { howToInstall, thisSystem } from './requirements.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
 
-/** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than to open this project's page. */
+/** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than this project's page. */
 const POPUP = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'];
 
-/** Features that Playwright disables itself. Its switch is overridden by ours, since the last one wins. */
+/** Features that Playwright disables itself. Our switch must repeat them, because the last one wins. */
 const DISABLED_BY_PLAYWRIGHT = [
   'AvoidUnnecessaryBeforeUnloadCheckSync',
   'DestroyProfileOnBrowserClose',
@@ -29,11 +29,11 @@ const DISABLED_BY_PLAYWRIGHT = [
 /** Switches for every launch by Playwright. */
 export const CHROMIUM_ARGS = [
   '--no-sandbox',
-  '--enable-unsafe-webgpu', // headless Chromium hides its software adapter without it
+  '--enable-unsafe-webgpu', // otherwise headless Chromium hides its software adapter
   `--disable-features=${[...POPUP, ...DISABLED_BY_PLAYWRIGHT].join(',')}`,
 ];
 
-/** Path of a Chromium or Chrome executable, or '' when there is none. Throws SetupError for a wrong CHROME_PATH. */
+/** Returns the path of a Chromium or Chrome executable, or '' if not found. Throws SetupError for a wrong CHROME_PATH. */
 export function findChromium(env = process.env) {
   if (env.CHROME_PATH) {
     if (existsSync(env.CHROME_PATH)) return env.CHROME_PATH;
@@ -42,7 +42,7 @@ export function findChromium(env = process.env) {
   return installedChromium(env);
 }
 
-/** Chromium for the tests and, without a hardware GPU, for its software adapter: found or installed. */
+/** Finds or installs a Chromium, for the tests and, without a hardware GPU, for its software adapter. */
 export function ensureChromium() {
   const found = findChromium();
   if (found) return found;
@@ -53,7 +53,7 @@ export function ensureChromium() {
   throw new SetupError(`No Chromium could be installed. ${howToInstall('browser')}; then start again.`, 1);
 }
 
-/** Playwright's build where it can be downloaded, else the distribution's. */
+/** Installs Playwright's build if it can be downloaded, otherwise the distribution's. */
 function installChromium() {
   // Without its system packages first: on a machine that cannot download, this fails before anything is installed.
   const patience = process.env.PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT ?? '10000';

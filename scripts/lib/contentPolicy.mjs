@@ -1,18 +1,18 @@
-/** Content Security Policies of our pages: what a page may run and load, so that text from a run or a model stays text. */
+/** Content Security Policies of our pages: they limit what a page can run and load, so that text from a run or a model stays text. */
 
 import { createHash } from 'node:crypto';
 
-/** Everywhere: no frames, plugins, forms or other base; styles may be inline, since charts set them. */
+/** Rules of all pages: no frames, plugins, forms or other base. Styles can be inline, because charts set them. */
 const COMMON = "default-src 'none'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /**
- * A report's: its own script alone, and nothing is loaded.
+ * Adds the policy of a report: only its own script runs, and nothing is loaded.
  * @param {string} html
  */
 export const withReportPolicy = (html) => withPolicy(html, `${COMMON}; img-src data:; script-src ${hashes(html)}`);
 
 /**
- * The page's in one file, which has no server of its own.
+ * Adds the policy of the page in one file, which has no server.
  * @param {string} html
  */
 export const withFilePolicy = (html) =>
@@ -23,9 +23,8 @@ export const withFilePolicy = (html) =>
   );
 
 /**
- * The page's: its own scripts, workers and files; models come from any host that a person names. What it connects to is narrowed as it
- * opens, by whether its address has a room (demo/state/address/room.ts).
- * Vite plugin.
+ * Vite plugin: adds the page's policy. It allows its own scripts, workers and files, and models from any host, because users name hosts.
+ * When the page opens, it restricts its connections further, depending on a room in its address (demo/state/address/room.ts).
  * @returns {import('vite').Plugin}
  */
 export function pagePolicy() {
@@ -54,7 +53,7 @@ const withPolicy = (html, policy) =>
   );
 
 /**
- * Hashes of the scripts that stand in a page.
+ * Returns the hashes of the inline scripts of a page.
  * @param {string} html
  */
 function hashes(html) {

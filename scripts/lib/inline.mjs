@@ -1,4 +1,4 @@
-/** Code as one string: workers, which then start in a page and in Node alike, and pages that need no file beside them. */
+/** Imports code as a string: workers, which then start in a page and in Node alike, and pages that need no other file. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
@@ -7,14 +7,14 @@ import { withReportPolicy } from './contentPolicy.mjs';
 /** @typedef {import('vite').InlineConfig} InlineConfig */
 
 /**
- * The query behind the file's name in an import, and what makes its text.
+ * Maps the query after a file's name in an import to the function that returns its text.
  * @type {Record<string, (file: string) => Promise<string>>}
  */
 const BUNDLERS = { '?inline-worker': bundleWorker, '?inline-page': bundlePage };
 
 /**
- * Vite plugin: `import code from './x.ts?inline-worker'` is x.ts with its packages and files, bundled into a script's text;
- * `import html from './x.html?inline-page'` is x.html with its scripts and styles in it.
+ * Vite plugin. `import code from './x.ts?inline-worker'` returns x.ts bundled with its packages and files as the text of a script. `import
+ * html from './x.html?inline-page'` returns x.html with its scripts and styles embedded.
  * @returns {import('vite').Plugin}
  */
 export function inline() {
@@ -37,7 +37,7 @@ export function inline() {
 }
 
 /**
- * Options that both builds share; nothing is written.
+ * Options of both builds; nothing is written to disk.
  * @type {import('vite').BuildOptions}
  */
 const COMMON = {
@@ -49,7 +49,7 @@ const COMMON = {
 };
 
 /**
- * Text has no address; and Vite would put a file in once more for each `new URL(file, import.meta.url)`.
+ * Removes import.meta.url, because text has no address. Vite would also embed a file again for each `new URL(file, import.meta.url)`.
  * @type {import('vite').Plugin}
  */
 const noAddress = {
@@ -72,7 +72,7 @@ async function bundleWorker(entry) {
 }
 
 /**
- * A page as one text, which needs no file beside it.
+ * Bundles a page as one text, which needs no other file.
  * @param {string} file
  * @param {{ plugins?: import('vite').PluginOption[], policy?: (html: string) => string }} options
  */
@@ -91,7 +91,7 @@ export async function bundlePage(file, { plugins = [], policy = withReportPolicy
   };
   const page = textOf(basename(file))
     .replace(/<script type="module"[^>]* src="\.\/([^"]+)"><\/script>/, (_, path) => {
-      // Nothing in the script may end the element that it stands in.
+      // The script must not contain the end tag of its own element.
       return `<script type="module">${textOf(path).replaceAll('</script', '<\\/script')}</script>`;
     })
     .replace(/<link rel="stylesheet"[^>]* href="\.\/([^"]+)">/, (_, path) => `<style>${textOf(path)}</style>`);
@@ -107,7 +107,7 @@ async function outputOf(config) {
 }
 
 /**
- * A chunk's code, with its packages' licences before it.
+ * Returns a chunk's code after the licences of its packages.
  * @param {import('vite').Rolldown.OutputChunk | import('vite').Rolldown.OutputAsset | undefined} chunk
  */
 function scriptOf(chunk) {
@@ -116,7 +116,7 @@ function scriptOf(chunk) {
 }
 
 /**
- * The licence of every package that went in, as licences ask for.
+ * Returns the licence of every bundled package, as the licences require.
  * @param {string[]} moduleIds
  */
 function licences(moduleIds) {

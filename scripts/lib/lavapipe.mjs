@@ -1,4 +1,7 @@
-/** Mesa's software driver, the second one that kernels are tested on: its subgroups have 8 threads, and it has 16-bit floats. */
+/**
+ * Finds or installs lavapipe, Mesa's software driver. It is the second driver that kernels are tested on: its subgroups have 8 threads, and
+ * it supports 16-bit floats.
+ */
 
 import { existsSync } from 'node:fs';
 import { probe } from './adapter.mjs';
@@ -10,7 +13,7 @@ const PLACES = ['/usr/share/vulkan/icd.d', '/usr/local/share/vulkan/icd.d', '/et
 const NAMES = ['lvp_icd.json', 'lvp_icd.x86_64.json', 'lvp_icd.aarch64.json'];
 
 /**
- * The environment that selects lavapipe, or undefined if it is not installed or too old for Dawn (Mesa 25 is known to work).
+ * Returns the environment that selects lavapipe, or undefined if it is missing or too old for Dawn (Mesa 25 is known to work).
  * @returns {Record<string, string> | undefined}
  */
 export function lavapipe() {
@@ -22,7 +25,7 @@ export function lavapipe() {
   return /llvmpipe|lavapipe/i.test(probe(env)?.name ?? '') ? env : undefined;
 }
 
-/** Like lavapipe, but installs it if apt-get can: from the distribution, else from Debian 12's backports. */
+/** Like lavapipe, but installs it if apt-get can: from the distribution, otherwise from Debian 12's backports. */
 export function ensureLavapipe({ hasApt } = thisSystem()) {
   const found = lavapipe();
   if (found || !hasApt) return found;

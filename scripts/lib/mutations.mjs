@@ -1,16 +1,13 @@
-/** Deliberate breaks for scripts/mutations.mjs: a line of the code, what it becomes, and the test files that must see it. */
+/** Deliberate breaks for scripts/mutations.mjs: a line of the code, its replacement, and the test files that must fail. */
 
 /**
  * @typedef {object} Break
  * @property {string} file
- * @property {string} find stands exactly once in the file
+ * @property {string} find text that occurs exactly once in the file
  * @property {string} replace
  */
 
-/**
- * @typedef {Break & { name: string, tests: string[], formerly?: Break }} Mutation `formerly`: where the same line stood in
- * older commits
- */
+/** @typedef {Break & { name: string, tests: string[], formerly?: Break }} Mutation `formerly`: the same break in older commits */
 
 const gpu = (/** @type {string[]} */ ...names) => names.map((name) => `test/gpu/${name}.test.ts`);
 const unit = (/** @type {string[]} */ ...names) => names.map((name) => `test/unit/${name}.test.ts`);

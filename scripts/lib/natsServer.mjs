@@ -6,13 +6,13 @@ import { aptInstall, asRoot } from './apt.mjs';
 import { thisSystem } from './requirements.mjs';
 import { say } from './say.mjs';
 
-/** Returns true if a nats-server is there. Installs one if apt-get can. */
+/** Returns true if a nats-server is installed. Installs one if apt-get can. */
 export function ensureNatsServer({ hasApt } = thisSystem()) {
   if (natsServerPath()) return true;
   if (!hasApt) return false;
   say('nats-server: not installed; installing it with apt-get for the tests of rooms');
   if (!aptInstall('nats-server')) return false;
-  // Debian's package starts a service on port 4222; tests start servers of their own.
+  // Debian's package starts a service on port 4222; tests start their own servers.
   if (existsSync('/run/systemd/system')) asRoot('systemctl', 'disable', '--now', 'nats-server');
   return natsServerPath() !== '';
 }

@@ -1,13 +1,13 @@
 /**
- * The locked packages: installed when missing or stale. What a run needs is a sixth of all: the package's own dependencies and those of the
- * workspace scripts/. The rest, for tests, linters and the benchmark's peers, are the root's devDependencies.
+ * Installs the locked packages if they are missing or stale. A run needs a sixth of them: the package's own dependencies and those of the
+ * workspace scripts/. The rest, for tests, linters and the benchmark's peers, are devDependencies of the root.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runLoud, say, SetupError } from './say.mjs';
 
-/** What the locked Vite takes. */
+/** Versions of Node that the locked Vite supports. */
 const NODE = '20.19 or newer of Node 20, or 22.12 or newer';
 
 /** @param {string} version */
@@ -17,9 +17,9 @@ export function takesNode(version) {
 }
 
 /**
- * Throws SetupError when Node is too old or the install fails.
+ * Throws SetupError if Node is too old or the install fails.
  * @param {string} root
- * @param {{ dev: boolean }} which those for tests and benchmarks too
+ * @param {{ dev: boolean }} which true: also those for tests and benchmarks
  */
 export function ensurePackages(root, { dev }) {
   const { node } = process.versions;
@@ -37,8 +37,7 @@ export function ensurePackages(root, { dev }) {
 }
 
 /**
- * Compares the lock file with npm's own record of what it installed; no stamp of ours can be wrong then. Returns what
- * is stale, or '' when nothing is.
+ * Compares the lock file with npm's own record of what it installed, which cannot be outdated. Returns the stale package, or '' if none is.
  * @param {string} root
  * @param {{ dev: boolean }} which
  */
@@ -47,7 +46,7 @@ export function stalePackage(root, which) {
   if (!existsSync(recordFile)) return 'not installed';
   const [locked, installed] = [packagesOf(join(root, 'package-lock.json')), packagesOf(recordFile)];
   for (const [path, { version, dev, optional, devOptional, link }] of Object.entries(locked)) {
-    // Optional ones are for other systems.
+    // Optional packages are for other systems.
     if (path === '' || optional || devOptional || link || (dev && !which.dev)) continue;
     const found = installed[path]?.version;
     if (found !== version)

@@ -1,13 +1,13 @@
 /**
- * Prints what users write, as interfaces with a comment at each key: the types that are inferred from the schemas have none, and an
- * editor shows these comments. scripts/build.mjs writes the text into dist/types.
+ * Prints the types of configs as interfaces with a comment at each key, which editors show. Types inferred from the schemas have no
+ * comments. scripts/build.mjs writes the text into dist/types.
  */
 import type * as v from 'valibot';
 import { type DocumentedKey, keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 
-/** Fields of a schema of keys.ts that are read here; a pipe has the fields of its first schema, which is what goes in. */
+/** The fields of a valibot schema that are read here. A pipe has the fields of its first schema, which describes the input. */
 interface Shape {
   type: string;
   wrapped?: Shape;
@@ -18,10 +18,10 @@ interface Shape {
   value?: Shape;
 }
 
-/** The type that `v.custom` stands for. */
+/** Name of the type of `v.custom` schemas. */
 const RUBRIC = 'RubricInput';
 
-/** Text of the declarations that replace those of src/grpo/config/input.ts, with the same names. */
+/** Returns declarations that replace those of src/grpo/config/input.ts, with the same names. */
 export function printedInputs(): string {
   return [
     '/** Configs, as a user writes them. */',
@@ -31,7 +31,7 @@ export function printedInputs(): string {
   ].join('\n\n');
 }
 
-/** One for the schema, one for each part in it. @param prefix of the names of parts */
+/** Returns one interface for the schema and one for each part in it. @param prefix of the names of parts */
 function interfaces(schema: v.GenericSchema, root: string, prefix: string): string[] {
   const docs = new Map(keyDocs(schema).map((doc) => [doc.path, comment(doc)]));
   const walk = (name: string, { type, entries = {} }: Shape, path: string): string[] => {
@@ -75,7 +75,7 @@ function inputOf(shape: Shape, path: string): string {
   throw new Error(`"${path}": scripts/lib/printedInputs.ts prints no schema of type ${shape.type}.`);
 }
 
-/** Reason; range with unit; default. */
+/** Returns the comment of a key: reason, range with unit, default. */
 function comment({ why, range, unit, required, default: value }: DocumentedKey): string {
   const absent = value === undefined ? '' : ` Default: ${JSON.stringify(value)}.`;
   const text = `${why} Allowed: ${range}${unit && ` (${unit})`}.${required ? ' Required.' : absent}`;

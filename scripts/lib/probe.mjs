@@ -1,6 +1,9 @@
-/** Asks Dawn for an adapter and prints it as JSON. A process of its own: drivers may crash, and read the environment once. */
+/**
+ * Requests an adapter from Dawn and prints it as JSON. Runs as a separate process, because drivers can crash and read the environment only
+ * once.
+ */
 
-/** Reachable for ever: Dawn crashes when it is collected. */
+/** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 /** @type {GPU} */
 export let dawn;
 

@@ -1,4 +1,4 @@
-/** The rules of `scripts/prose.mjs`, over lines of text. */
+/** Rules of `scripts/prose.mjs`, and functions that apply them to lines of text. */
 
 import { posix } from 'node:path';
 
@@ -7,9 +7,9 @@ import { posix } from 'node:path';
  * @typedef {{ name: string, of: ('comments' | 'docs')[], pattern: RegExp }} Rule
  */
 
-/** Files whose comments and sentences are counted, as `git ls-files` takes them. Printed pages and the log are not. */
+/** Files whose comments and sentences are counted, in the notation of `git ls-files`. Printed pages and the log are not counted. */
 export const COUNTED = {
-  comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', ':!scripts/prose.mjs'],
+  comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', 'test', 'examples', ':!scripts/prose.mjs'],
   docs: [
     '*.md',
     ...['reference/cli', 'reference/config', 'reference/from-trl-verl', 'lab/log'].map((page) => `:!docs/${page}.md`),
@@ -53,9 +53,9 @@ export const matching = ({ of, pattern }, texts) =>
 const MAX_WORDS = 40;
 
 /**
- * Sentences of paragraphs and lists with more than 40 words. Code, tables and headings are left out.
- * @param {Line[]} docs lines of whole files, in order
- * @returns {Line[]} one line per sentence: where its paragraph starts, and the sentence
+ * Returns sentences of paragraphs and lists with more than 40 words. Skips code, tables and headings.
+ * @param {Line[]} docs lines of complete files, in order
+ * @returns {Line[]} one line per sentence: the place at which its paragraph starts, and the sentence
  */
 export function longSentences(docs) {
   /** @type {Line[]} */
@@ -88,13 +88,13 @@ export function longSentences(docs) {
   return found;
 }
 
-/** Pages that a reader opens; a decision says its date first. */
+/** True for pages of docs/, except decisions, which start with their date. */
 const isPage = (/** @type {string} */ file) => file.startsWith('docs/') && !file.startsWith('docs/decisions/');
 
 /**
- * Pages of docs/ that do not open with two sentences after their title: "For ...", and what "you" can do afterwards.
+ * Returns pages of docs/ without two opening sentences after their title: "For ...", and what "you" can do afterwards.
  * @param {Line[]} docs lines of whole files, in order
- * @returns {Line[]} the title of each such page
+ * @returns {Line[]} the titles of these pages
  */
 export function pagesWithoutOpening(docs) {
   return docs.filter((title, i) => {
@@ -110,7 +110,8 @@ export function pagesWithoutOpening(docs) {
 }
 
 /**
- * Words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, letters among them.
+ * Returns words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, including
+ * letters.
  * @param {Line[]} docs
  * @returns {(Line & { id: string })[]}
  */
@@ -124,7 +125,7 @@ export const commitIds = (docs) =>
 const PATH = /`((?:src|demo|kernels|test|scripts|bench|campaign|configs|examples|docs)\/[\w./-]+\.\w+)`/g;
 
 /**
- * Paths of this repository in backticks, with a folder and an ending, that do not exist.
+ * Returns paths of this repository in backticks, with a folder and an extension, that do not exist.
  * @param {Line[]} docs
  * @param {(path: string) => boolean} exists
  * @returns {Line[]}

@@ -1,4 +1,4 @@
-/** Programs that the tests need in addition to the packages: how each is installed on this system, and what is skipped without it. */
+/** Programs that the tests need in addition to the packages: how to install each on this system, and what is skipped without it. */
 
 import { existsSync } from 'node:fs';
 
@@ -11,7 +11,7 @@ import { existsSync } from 'node:fs';
 export const thisSystem = () => ({ platform: process.platform, hasApt: existsSync('/usr/bin/apt-get') });
 
 /**
- * The way to get a program on each kind of system; `other` is the way on systems without a line of their own.
+ * How to get a program on each kind of system; `other` applies to systems without an entry.
  * @type {Record<Program, { apt: string, darwin?: string, win32?: string, other: string }>}
  */
 const INSTALL = {
@@ -40,7 +40,7 @@ const INSTALL = {
 };
 
 /**
- * The command or instruction that installs a program on a system.
+ * Returns the command or instruction that installs a program on a system.
  * @param {Program} program
  * @param {System} [system]
  * @returns {string}
@@ -53,7 +53,7 @@ export function howToInstall(program, { platform, hasApt } = thisSystem()) {
 }
 
 /**
- * One line that names a missing program, what is skipped without it, and how to install it.
+ * Returns one line that names a missing program, what is skipped without it, and how to install it.
  * @param {Program} program
  * @param {string} skipped
  * @param {System} [system]

@@ -1,15 +1,18 @@
-/** Runs a bundled program as a child, so that the driver's environment is there when its process starts. */
+/** Runs a bundled program as a child process, so that the driver's environment is set when its process starts. */
 
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 
-/** Signals that are sent on purpose, besides Ctrl-C.
- * @type {NodeJS.Signals[]} */
+/**
+ * Signals that users send to a process, in addition to Ctrl-C.
+ * @type {NodeJS.Signals[]}
+ */
 const SENT = ['SIGTERM', 'SIGHUP'];
 
 /**
- * Resolves to the exit code; 128 + its number where a signal ended the child. Ctrl-C reaches the child by itself, and a closed terminal
- * too; this process waits for what it makes of it. What is sent to this process alone is handed on: the child takes the two for one.
+ * Resolves to the exit code, or 128 + the number of the signal that ended the child. The terminal sends Ctrl-C and its own closing to the
+ * child too, so this process only waits. A signal that is sent to this process alone is forwarded. A child that receives a signal twice
+ * counts it once.
  * @param {string} file
  * @param {string[]} args
  * @param {{ env?: Record<string, string>, cwd?: string }} options
@@ -23,7 +26,7 @@ export function runNode(file, args, { env = {}, cwd = process.cwd() } = {}) {
   });
   process.on('SIGINT', () => {});
   for (const signal of SENT) process.on(signal, () => child.kill(signal));
-  process.stderr.on('error', () => {}); // of a terminal that was closed
+  process.stderr.on('error', () => {}); // the terminal was closed
   return new Promise((resolve, reject) => {
     child.on('error', reject);
     child.on('exit', (code, signal) => {

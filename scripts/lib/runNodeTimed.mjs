@@ -1,19 +1,19 @@
-/** Runs Node on a script and tells the time it took, on the clock and of processors. */
+/** Runs Node on a script and returns its wall time and processor time. */
 
 import { spawn } from 'node:child_process';
 
 /**
  * @typedef {object} TimedRun
  * @property {boolean} ok
- * @property {string} output '' where it was shown at once
+ * @property {string} output '' if it was shown immediately
  * @property {number} seconds
- * @property {number | undefined} cpu of it and every process below it that was waited for; undefined if no shell tells
+ * @property {number | undefined} cpu of the process and all awaited processes below it; undefined if no shell reports it
  */
 
 /**
- * Never rejects: what cannot be started is not ok.
+ * Never rejects: a process that cannot be started has `ok` false.
  * @param {string[]} args
- * @param {{ cwd: string, env: NodeJS.ProcessEnv, isLive: boolean }} options isLive shows what it prints at once
+ * @param {{ cwd: string, env: NodeJS.ProcessEnv, isLive: boolean }} options isLive shows the output immediately
  * @returns {Promise<TimedRun>}
  */
 export function runNodeTimed(args, { cwd, env, isLive }) {
@@ -38,7 +38,7 @@ export function runNodeTimed(args, { cwd, env, isLive }) {
 }
 
 /**
- * The second line of the shell's `times`, of its children: user and system, as in "1m2.34s 0m5.67s".
+ * Parses the second line of the shell's `times`, about its children: user and system, as in "1m2.34s 0m5.67s".
  * @param {string} times
  */
 export function processorSeconds(times) {

@@ -1,16 +1,16 @@
-/** Helpers of every set-up script: one line a finding on standard error, and failures that say what to do. */
+/** Helpers of every set-up script: one line per finding on standard error, and failures that say what to do. */
 
 import { spawnSync } from 'node:child_process';
 
 /**
- * Standard output stays free for `--json`.
+ * Prints a line on standard error, because standard output is for `--json`.
  * @param {string} line
  */
 export function say(line) {
   process.stderr.write(`setup: ${line}\n`);
 }
 
-/** A failure the user can act on: shown without a stack. Exit code 2 where what the user gave is wrong, else 1. */
+/** A failure that the user can act on, shown without a stack. Exit code 2 if the user's input is wrong, otherwise 1. */
 export class SetupError extends Error {
   /** @override */
   name = 'SetupError';
@@ -26,7 +26,7 @@ export class SetupError extends Error {
 }
 
 /**
- * Runs a command with its output on standard error, errors too unless told. Returns whether it succeeded.
+ * Runs a command with its output on standard error, by default its errors too. Returns true if it succeeded.
  * @param {string} command
  * @param {string[]} args
  * @param {{ env?: Record<string, string>, errors?: boolean }} options
@@ -41,7 +41,7 @@ export function runLoud(command, args, { env = {}, errors = true } = {}) {
 }
 
 /**
- * True for npm, npx and programs of node_modules/.bin on Windows: there they are scripts that only a shell starts.
+ * True for npm, npx and programs of node_modules/.bin on Windows, which are scripts that only a shell can start.
  * @param {string} command
  * @param {NodeJS.Platform} [platform]
  */
@@ -52,7 +52,7 @@ export const needsShell = (command, platform = process.platform) =>
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
- * Ends the process with the message of a SetupError; anything else is our bug and keeps its stack.
+ * Ends the process with the message of a SetupError. Rethrows any other error, because it is our bug and needs its stack.
  * @param {unknown} error
  * @returns {never}
  */

@@ -1,4 +1,4 @@
-/** The built page behind a server that compresses, as a static host does. */
+/** Serves the built page with compression, like a static host. */
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -17,7 +17,7 @@ const TYPES = {
 };
 
 /**
- * Returns its address and `close`.
+ * Starts the server. Returns its address and `close`.
  * @param {string} folder
  */
 export async function servePage(folder) {

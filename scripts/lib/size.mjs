@@ -1,11 +1,11 @@
-/** Sizes of what people download, gzipped: the page by route, and the library with its packages, each built as it is shipped. */
+/** Measures the gzipped sizes of downloads: the page by route, and the library with its packages, built as shipped. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { inline } from './inline.mjs';
 
-/** Most that a page may load before Start; the other sizes are reported (docs/decisions/size.md). */
+/** Maximum number of bytes that a page can load before Start. Other sizes are only reported (docs/decisions/size.md). */
 const FIRST_PAINT_LIMIT = 200_000;
 
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
@@ -14,7 +14,7 @@ const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 const gzipBytes = (text) => gzipSync(text, { level: 9 }).length;
 
 /**
- * Files of the page that lies in `folder`, by name, or of one that is built now.
+ * Returns the page's files in `folder` by name. Without a folder, builds the page first.
  * @param {string} [folder]
  */
 export async function pageFiles(folder) {
@@ -31,7 +31,7 @@ export async function pageFiles(folder) {
 }
 
 /**
- * Bytes of `entries` and of all that they import when they load. What is imported later is not counted.
+ * Returns the bytes of `entries` and of everything that they import at load time. Later imports are not counted.
  * @param {Map<string, string>} files
  * @param {string[]} entries
  */
@@ -74,7 +74,7 @@ function pageBytes(files) {
 }
 
 /**
- * Bundles a module with its packages, minified; what it loads only when used (tfjs, a sandbox) is not counted.
+ * Returns the bytes of a module bundled with its packages, minified. Code that is loaded on use (tfjs, a sandbox) is not counted.
  * @param {string} entry
  */
 export async function gzipBytesOf(entry) {
@@ -109,8 +109,8 @@ export async function gzipBytesOf(entry) {
 }
 
 /**
- * A line for each size, and whether the limit is kept.
- * @param {{ library: string, page?: string }} built the library's entry, and the folder that the page was built into
+ * Returns a line for each size, and whether all limits hold.
+ * @param {{ library: string, page?: string }} built the library's entry, and the folder of the built page
  */
 export async function checkSizes({ library, page }) {
   const sizes = { ...pageBytes(await pageFiles(page)), library: await gzipBytesOf(library) };

@@ -12,9 +12,9 @@ import { ROOT } from '../setup.mjs';
  */
 
 const FILE = join(ROOT, 'test', 'seconds.json');
-/** A file that takes this many times its stored share is named. */
+/** A file is reported if it takes this many times its stored share. */
 const FACTOR = 3;
-/** Smaller shares of a stage are not named: they vary by chance, and cost little. */
+/** Smaller shares of a stage are not reported, because they vary by chance and cost little. */
 const LEAST_SHARE = 0.03;
 
 /** @returns {Times} */
@@ -49,7 +49,7 @@ export function overruns(times, stored = storedTimes()) {
 }
 
 /**
- * One line for each overrun, '' if there is none.
+ * Returns one line for each overrun; '' without overruns.
  * @param {Overrun[]} found
  */
 export function overrunLines(found) {

@@ -1,4 +1,4 @@
-/** Counts what a stage of `npm test` passed and failed, and how long its test files took, from what its runner wrote. */
+/** Reads the result files of a stage of `npm test`: counts passed and failed tests, and the seconds of each test file. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -18,7 +18,7 @@ import { relative } from 'node:path';
 const read = (/** @type {string} */ file) => JSON.parse(readFileSync(file, 'utf8'));
 
 /**
- * A check without tests of its own counts as one; so does a runner that died before it wrote its results.
+ * Counts a check without tests of its own as one test. A runner that ended before it wrote its results counts as one failure.
  * @type {Count}
  */
 export const fromExitCode = (_, ok) => ({ passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
@@ -38,14 +38,14 @@ export function fromPlaywright(file, ok) {
 }
 
 /**
- * A file that did not even load fails no test, but the stage all the same.
+ * A file that failed to load has no failed test, but the stage must fail.
  * @param {number} failed
  * @param {boolean} ok
  */
 const atLeastOne = (failed, ok) => (ok ? failed : Math.max(1, failed));
 
 /**
- * Every test file of a stage; none for a stage without.
+ * Returns the seconds of every test file of a stage; empty for a stage without test files.
  * @param {string} resultFile
  * @param {string} root
  * @returns {{ file: string, seconds: number }[]}
@@ -73,7 +73,7 @@ function suiteMs({ suites = [], specs = [] }) {
 }
 
 /**
- * What failed in a stage, with the first line of why; none for a stage without tests of its own.
+ * Returns the failures of a stage, each with the first line of its message; empty for a stage without tests of its own.
  * @param {string} resultFile
  * @param {string} root
  * @returns {Failure[]}
@@ -105,7 +105,7 @@ function suiteFailures({ suites = [], specs = [] }, file) {
   return [...own, ...suites.flatMap((suite) => suiteFailures(suite, file))];
 }
 
-/** Terminal colours, as runners write them into messages. */
+/** Terminal colours in messages of test runners. */
 const COLOURS = new RegExp(`${String.fromCharCode(27)}\\[[0-9;]*m`, 'g');
 
 /**

@@ -1,10 +1,10 @@
-/** Which kernels there are, which test files are theirs, and which of them no test ran. */
+/** Lists the kernels and their test files, and finds kernels that no test ran. */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../setup.mjs';
 
-/** Names of files, and the text of each. */
+/** Returns the names of kernel files, and the text of each. */
 function writtenKernels() {
   const files = readdirSync(join(ROOT, 'kernels')).filter((file) => file.endsWith('.wgsl'));
   return files.map((file) => ({
@@ -14,7 +14,7 @@ function writtenKernels() {
 }
 
 /**
- * Those that are printed, as test/gpu/kernelsRun.ts wrote them.
+ * Returns the kernels that are printed by code, as test/gpu/kernelsRun.ts recorded them.
  * @param {string} file
  */
 function printedKernels(file) {
@@ -24,11 +24,11 @@ function printedKernels(file) {
   return Object.entries(texts).map(([name, code]) => ({ name, code }));
 }
 
-/** Test files of families, and of what is true of many kernels. */
+/** Names of test files about families of kernels, and about properties of many kernels. */
 const FAMILIES = ['matmul', 'attention', 'shaderCompiler', 'pack_unpack', 'halfKernels', 'halfModel', 'rowGrid'];
 
 /**
- * The kernels' test files, or those of them that a word names.
+ * Returns the kernels' test files, or those whose names contain one of the words.
  * @param {string[]} words
  */
 export function kernelTestFiles(words) {
@@ -41,8 +41,8 @@ export function kernelTestFiles(words) {
 }
 
 /**
- * One paragraph on a stage. `file` has a label of a pipeline on each line: the kernel's name, # and its number; src/gpu/halves.ts
- * numbers forms for halves from 2^20 on.
+ * Returns one paragraph about a stage. Each line of `file` is the label of a pipeline: the kernel's name, # and its number.
+ * src/gpu/halves.ts numbers variants with 16-bit floats from 2^20.
  * @param {string} stage
  * @param {string} file
  */
@@ -51,7 +51,7 @@ export function kernelsThatDidNotRun(stage, file) {
   const ranOnHalves = new Set();
   for (const label of readFileSync(file, 'utf8').trim().split('\n')) {
     const [pipeline, id] = label.split(',')[0].split('#');
-    const name = pipeline.replace(/^(policy_loss|policy_stats)_.*/, '$1'); // one pipeline a loss
+    const name = pipeline.replace(/^(policy_loss|policy_stats)_.*/, '$1'); // one pipeline per loss
     (Number(id) >= 2 ** 20 ? ranOnHalves : ran).add(name);
   }
   const kernels = [...writtenKernels(), ...printedKernels(`${file}.printed.json`)];

@@ -1,27 +1,27 @@
-/** The command line: flags, and overrides written as `actor.optim.lr=1e-4`. */
+/** Parses the command line: flags, and overrides such as `actor.optim.lr=1e-4`. */
 
 import { distance } from 'fastest-levenshtein';
 import { parseArgs } from 'node:util';
 import { InputError } from '../errors.ts';
 
 export interface FlagSpec {
-  /** A flag without `value` is a switch. */
+  /** Placeholder of the value in --help. A flag without it is a switch. */
   value?: string;
-  /** May be given several times; its values are in `lists`. */
+  /** The flag can be given several times; its values are then in `lists`. */
   repeatable?: true;
   help: string;
 }
 
 export interface ParsedArgs {
-  /** Words that are neither flags nor overrides: file names, mostly. */
+  /** Words that are neither flags nor overrides, mostly file names. */
   positionals: string[];
   overrides: string[];
   flags: Record<string, string | boolean | undefined>;
-  /** Values of the flags that may be repeated, in order. */
+  /** Values of repeatable flags, in order. */
   lists?: Record<string, string[]>;
 }
 
-/** Throws InputError for an unknown flag or a missing value. */
+/** Parses arguments. Throws InputError for an unknown flag or a missing value. */
 export function readArgs(args: readonly string[], specs: Record<string, FlagSpec>): ParsedArgs {
   const options = Object.fromEntries(
     Object.entries(specs).map(([name, { value, repeatable = false }]) => [
@@ -58,7 +58,7 @@ function parse(args: readonly string[], options: Record<string, { type: 'string'
   }
 }
 
-/** Undefined if no option is near: more than half of its letters would be others. */
+/** Returns the option nearest to a mistyped one; undefined if more than half of its letters differ. */
 function nearestOption(mistyped: string, known: readonly string[]): string | undefined {
   const letters = (option: string) => option.replace(/^--/, '').toLowerCase();
   const cost = (option: string) => distance(letters(mistyped), letters(option)) / letters(option).length;
@@ -66,7 +66,7 @@ function nearestOption(mistyped: string, known: readonly string[]): string | und
   return cost(nearest) <= 0.5 ? nearest : undefined;
 }
 
-/** A flag that must be a number in [min, max]. */
+/** Returns the number of a flag. Throws InputError if it is outside [min, max]. */
 export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: number, [min, max]: [number, number]) {
   const text = flags[name];
   if (text === undefined) return byDefault;
@@ -75,7 +75,7 @@ export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: 
   throw new InputError(`--${name} is "${String(text)}"; allowed: a number from ${min} to ${max}.`);
 }
 
-/** The one file name a command takes. */
+/** Returns the only file name of a command. Throws InputError if there is not exactly one. */
 export function oneFile(positionals: readonly string[], what: string): string {
   if (positionals.length === 1) return positionals[0];
   if (positionals.length === 0) throw new InputError(`Which ${what}? Give its file name; --help shows an example.`);

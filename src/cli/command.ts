@@ -5,21 +5,21 @@ import type { FlagSpec, ParsedArgs } from './args.ts';
 export interface Command {
   /** One line for the list of commands. */
   summary: string;
-  /** Example lines of `webgrpo <command> --help`, without "webgrpo". */
+  /** Example command lines for `webgrpo <command> --help`, without "webgrpo". */
   usage: string[];
   flags: Record<string, FlagSpec>;
   /** Printed below the usage. */
   details?: () => string;
-  /** Resolves when done; to another exit code than 0 where the rest has been said already: 1 failed, STOPPED_EXIT_CODE. */
+  /** Runs the command. Resolves to an exit code other than 0 if the failure was already reported: 1 for failed, or STOPPED_EXIT_CODE. */
   run(args: ParsedArgs, io: Output): Promise<number | void>;
 }
 
-/** Standard output: text for people, or with --json one object and nothing else. */
+/** Standard output: text for people, or with --json one JSON object and nothing else. */
 export interface Output {
   json: boolean;
-  /** The result for a program; printed only with --json. */
+  /** Prints the result for a program; only with --json. */
   result(value: unknown): void;
-  /** The same for a person; printed only without --json. */
+  /** Prints the result for people; only without --json. */
   text(text: string): void;
 }
 

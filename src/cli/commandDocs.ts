@@ -1,20 +1,20 @@
-/** The help of the commands as text, for `webgrpo help` and docs/reference/cli.md. */
+/** Prints the help of the commands as text, for `webgrpo help` and docs/reference/cli.md. */
 
 import type { FlagSpec } from './args.ts';
 import type { Command } from './command.ts';
 
 type Commands = Readonly<Record<string, Command>>;
 
-/** Commands whose first word is a YAML, whose keys the command line sets as well. */
+/** Commands that take a YAML file and overrides of its keys. */
 const WITH_CONFIG = ['train', 'serve', 'room', 'compare', 'sft', 'eval'];
 
-/** The list of commands, for `webgrpo help`. */
+/** Returns the list of commands, for `webgrpo help`. */
 export function overviewText(commands: Commands, version: string): string {
   const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
   return `webgrpo <command> [options]\n\n${lines.join('\n')}\n\n"webgrpo <command> --help" and "webgrpo help <command>" say more; --version prints ${version}.\n`;
 }
 
-/** The help of one command. */
+/** Returns the help of one command. */
 export function helpText(name: string, { summary, usage, flags, details }: Command): string {
   return [
     `webgrpo ${name}: ${summary}`,
@@ -28,7 +28,7 @@ export function helpText(name: string, { summary, usage, flags, details }: Comma
   ].join('\n');
 }
 
-/** docs/reference/cli.md. */
+/** Returns docs/reference/cli.md. */
 export function commandsMarkdown(commands: Commands): string {
   return [
     '# Command line',

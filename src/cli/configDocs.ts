@@ -1,4 +1,4 @@
-/** The config schemas as text, for `webgrpo config` and docs/reference/config.md. */
+/** Prints the config schemas as text, for `webgrpo config` and docs/reference/config.md. */
 
 import { type DocumentedKey, keyDocs, MOST } from '../grpo/config/keys.ts';
 import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
@@ -8,12 +8,12 @@ import { InputError } from '../errors.ts';
 
 const SCHEMAS = { train: TRAIN_SCHEMA, sft: SFT_SCHEMA };
 
-/** A key, and which command's YAML has it. */
+/** A key, and the command whose YAML has it. */
 interface CommandKey extends DocumentedKey {
   command: string;
 }
 
-/** Keys of all configs, of one command's, or of the part named. Throws InputError for a part that has no keys. */
+/** Returns the keys of all configs, of one command's, or of the named part. Throws InputError for a part without keys. */
 export function configText(part?: string): { text: string; keys: CommandKey[] } {
   const all = Object.entries(SCHEMAS).flatMap(([command, schema]) =>
     keyDocs(schema).map((key): CommandKey => ({ command, ...key })),
@@ -33,6 +33,7 @@ export function configText(part?: string): { text: string; keys: CommandKey[] } 
   return { text: sections.join('\n\n'), keys };
 }
 
+/** Returns docs/reference/config.md. */
 export function configMarkdown(): string {
   return [
     '# Configuration',
@@ -76,12 +77,12 @@ function showDefault(key: DocumentedKey): string {
   return key.default === undefined ? '' : JSON.stringify(key.default);
 }
 
-/** A name as code; nothing for none. */
+/** Formats a name as code; an empty cell for undefined. */
 const named = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
 
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);
 
-/** docs/reference/from-trl-verl.md: our keys beside the names that verl and TRL have for them. */
+/** Returns docs/reference/from-trl-verl.md: our keys next to their names in verl and TRL. */
 export function peersMarkdown(): string {
   const known = new Set(keyDocs(TRAIN_SCHEMA).map(({ path }) => path));
   const rows = PEER_NAMES.filter(({ key }) => known.has(key)).map(

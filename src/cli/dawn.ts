@@ -1,4 +1,4 @@
-/** WebGPU for Node: Dawn, put where a browser has it. */
+/** WebGPU for Node: installs Dawn as `navigator.gpu`. */
 
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
@@ -9,8 +9,8 @@ import { installedChromium, swiftShaderBeside } from './swiftShader.mjs';
 export let dawn: GPU | undefined;
 
 /**
- * True if Dawn checks every index a kernel reads or writes at, as a page always has it: `WEBGRPO_ROBUSTNESS`, on or off.
- * Throws InputError for any other value.
+ * Returns 'on' if Dawn checks every index that a kernel accesses, as browsers always do. Set by `WEBGRPO_ROBUSTNESS`. Throws InputError for
+ * a value other than on or off.
  */
 export function robustness(): 'on' | 'off' {
   const asked = currentIo().env['WEBGRPO_ROBUSTNESS'] || 'on';
@@ -21,8 +21,8 @@ export function robustness(): 'on' | 'off' {
 }
 
 /**
- * Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError if the package is not installed or finds no adapter,
- * InputError for a wrong `WEBGRPO_ROBUSTNESS`.
+ * Installs Dawn as `navigator.gpu`, once. Throws NoAdapterError if the package is not installed or finds no adapter, InputError for an
+ * invalid `WEBGRPO_ROBUSTNESS`.
  */
 export async function installDawn(): Promise<void> {
   const isRobust = robustness() === 'on';
@@ -38,12 +38,12 @@ export async function installDawn(): Promise<void> {
   await requestAdapter();
 }
 
-/** All that were made: see `dawn`. */
+/** Every GPU object that was created. See `dawn`. */
 export const made: GPU[] = [];
 
 /**
- * Dawn on a hardware GPU, or on the Vulkan driver that the user chose; else on the SwiftShader beside a Chromium, as the set-up
- * of a checkout chooses it. Vulkan reads the variable when an instance is made, so a second one sees what is set here.
+ * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Otherwise uses the SwiftShader of an installed Chromium,
+ * as the set-up of a checkout does. Vulkan reads the variable when an instance is created, so a second instance uses the value set here.
  */
 async function withDriver(create: () => GPU): Promise<GPU> {
   const make = async () => {
@@ -64,7 +64,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   return first.gpu;
 }
 
-/** The most bytes that a device of this machine will bind, for a plan before there is one. Throws NoAdapterError. */
+/** Returns the most bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */
 export async function adapterBindingBytes(): Promise<number> {
   return bindingBytes((await requestAdapter()).limits);
 }
@@ -72,8 +72,8 @@ export async function adapterBindingBytes(): Promise<number> {
 const REST_MS = 0.2;
 
 /**
- * While a result is awaited, Dawn's Node binding polls without pause on this thread. A software adapter computes on the same
- * cores, so the thread is put to sleep for a moment between polls: everything else that is due still runs in between.
+ * Makes this thread sleep between Dawn's polls. While a result is awaited, Dawn's Node binding polls continuously on this thread, but a
+ * software adapter needs the same cores. Other due work still runs between polls.
  */
 function restWhileWaiting(): void {
   const cell = new Int32Array(new SharedArrayBuffer(4));
@@ -87,9 +87,8 @@ function restWhileWaiting(): void {
 }
 
 /**
- * Calls `rest` once a turn of the event loop while anything has begun and not ended. One loop only: a step asks for its next
- * result as soon as it has the last one, before the loop has seen that nothing was due, and loops that add up would make
- * every wait longer than the one before.
+ * Calls `rest` once per turn of the event loop while any work is in flight. Only one loop runs: a step requests its next result before the
+ * loop notices that the last one arrived, and several loops would multiply the pauses.
  */
 export function restLoop(rest: () => void): { begin: () => void; end: () => void } {
   let waiting = 0;

@@ -1,4 +1,4 @@
-/** Folders and files of a disk: written whole or not at all, and what fails is said in one sentence. */
+/** Files and folders on a disk. Writes are atomic, and each error is one clear message. */
 
 import { createHash, randomBytes } from 'node:crypto';
 import * as promises from 'node:fs/promises';
@@ -6,13 +6,13 @@ import { basename, dirname, join } from 'node:path';
 import { InputError } from '../errors.ts';
 import type { FileSystem, FolderFiles } from '../runs/fileSystem.ts';
 
-/** What is asked of the system; the campaign gives operations that fail. */
+/** The file operations used here. The campaign replaces them by ones that fail. */
 export type FsOperations = Pick<
   typeof promises,
   'mkdir' | 'open' | 'readdir' | 'readFile' | 'rename' | 'rm' | 'stat' | 'statfs'
 >;
 
-/** Names beside `.NAME.xxxxxxxx` that a killed process leaves: see `FileSystem.writeFolder`. */
+/** Names next to `.NAME.xxxxxxxx` that a killed process leaves. See `FileSystem.writeFolder`. */
 const OLD = /^\.(step-\d+)\.old$/;
 const TEMPORARY = /^\..+\.[0-9a-f]{8}$/;
 const HASHED_AT_ONCE = 4 << 20;
@@ -21,7 +21,7 @@ const temporaryFor = (path: string): string =>
   join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}`);
 const oldOf = (path: string): string => join(dirname(path), `.${basename(path)}.old`);
 
-/** The disk, as run folders are written to it. */
+/** Returns the disk as the file system of run folders. */
 export function diskFiles(fs: FsOperations = promises): FileSystem {
   const stat = async (path: string) => {
     try {
@@ -33,7 +33,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
   };
   const exists = async (path: string) => (await stat(path)) !== undefined;
 
-  /** Runs what writes `path`; an error of the system becomes a sentence that says how many bytes were to be written. */
+  /** Runs the writer of `path`. An error of the system becomes a message that states the number of bytes. */
   async function writing(path: string, bytes: number, write: () => Promise<void>): Promise<void> {
     try {
       await write();
@@ -52,7 +52,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     }
   }
 
-  /** A rename outlives a power cut once its folder is on the disk too; Windows syncs no folders. */
+  /** Syncs a folder, because a rename survives a power failure only then. Windows does not sync folders. */
   async function syncFolder(path: string): Promise<void> {
     if (process.platform === 'win32') return;
     const folder = await fs.open(path, 'r');
@@ -63,7 +63,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     }
   }
 
-  /** `make` fills a temporary name, `place` puts it where it belongs; a temporary that was not placed is deleted. */
+  /** Runs `make` on a temporary path, then `place` to move it. A temporary path that was not placed is deleted. */
   async function viaTemporary(
     path: string,
     make: (temporary: string) => Promise<void>,
@@ -74,7 +74,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
       await make(temporary);
       await place(temporary);
     } catch (error) {
-      // The error above is the one to tell; what cannot be deleted now is, by `tidy`.
+      // The error above matters more. If this deletion fails, `tidy` deletes the path later.
       await fs.rm(temporary, { recursive: true, force: true }).catch(() => undefined);
       throw error;
     }
@@ -125,13 +125,13 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     },
     size: async (path) => {
       const found = await stat(path);
-      // A pipe would be waited for without end, and a folder has no bytes.
+      // Reading a pipe could wait forever, and a folder has no bytes.
       if (found?.isFile() === false) throw new InputError(`${path} is no file; give a folder of files.`);
       return found?.size;
     },
     async read(path, begin, end) {
       try {
-        // One such as /dev/zero has no end.
+        // Reading a device such as /dev/zero never ends.
         if ((await stat(path))?.isCharacterDevice()) throw new InputError(`Cannot read ${path}: it is a device.`);
         if (begin === undefined || end === undefined) return await fs.readFile(path);
         return await readRange(fs, path, begin, end);
@@ -179,7 +179,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     remove: (folder) =>
       writing(folder, 0, async () => {
         if (!(await exists(folder))) return;
-        const temporary = temporaryFor(folder); // so that no half of it is ever taken for it
+        const temporary = temporaryFor(folder); // so that a partly deleted folder is never read as the complete one
         await fs.rename(folder, temporary);
         await fs.rm(temporary, { recursive: true, force: true });
       }),
@@ -216,19 +216,19 @@ async function hashFile(fs: FsOperations, path: string): Promise<string> {
   }
 }
 
-/** Returns the free bytes of the disk that holds the path or its nearest folder that exists; undefined if the disk does not say. */
+/** Returns the free bytes of the disk that holds the path or its nearest existing folder; undefined if the disk does not report it. */
 async function freeBytes(fs: FsOperations, path: string): Promise<number | undefined> {
   for (let at = path; ; at = dirname(at)) {
     try {
       const { bavail, bsize } = await fs.statfs(at);
       return bavail * bsize;
     } catch {
-      if (at === dirname(at)) return undefined; // a system that does not say
+      if (at === dirname(at)) return undefined; // the system does not report it
     }
   }
 }
 
-/** Errors that mean: there is no such file. */
+/** Error codes that mean that a file does not exist. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
 
 const FULL: Record<string, string> = { ENOSPC: 'the disk is full', EDQUOT: 'the quota of the disk is used up' };
@@ -258,8 +258,8 @@ const REASONS: Record<string, string> = {
 const codeOf = (error: unknown): string => String((error as NodeJS.ErrnoException | undefined)?.code);
 
 /**
- * The system's error as a sentence, with the bytes that were to be written and those that are free where there are too few. Another
- * error comes back as it is.
+ * Converts an error of the system to a message. If the disk is nearly full, the message states the bytes needed and the free bytes. Returns
+ * other errors unchanged.
  */
 async function diskError(
   fs: FsOperations,
@@ -283,7 +283,7 @@ async function diskError(
   return new InputError(`Cannot ${verb} ${path}: ${REASONS[code]}. ${beside}`.trim(), cause);
 }
 
-/** The other names in the folder, for a mistyped one. */
+/** Lists the other names in the folder, to help with a mistyped one. */
 async function neighbours(fs: FsOperations, path: string): Promise<string> {
   const folder = dirname(path);
   const names = await fs.readdir(folder).catch(() => undefined);

@@ -1,4 +1,4 @@
-/** Files kept between runs: downloaded models under `WEBGRPO_CACHE` or a folder of the user's cache, and kernel tables. */
+/** Files kept between runs: kernel tables and downloaded models, under `WEBGRPO_CACHE` or in the user's cache folder. */
 
 import { mkdir, open } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -7,14 +7,16 @@ import type { FileStore } from '../model/checkpoint/store.ts';
 import { folderFiles } from './files.ts';
 import { currentIo } from './process/io.ts';
 
+/** Returns the folder of downloaded models. */
 export function modelCache(env: NodeJS.ProcessEnv = currentIo().env): string {
   if (env['WEBGRPO_CACHE']) return env['WEBGRPO_CACHE'];
   return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'webgrpo', 'models');
 }
 
-/** Tables of kernels that were timed, beside the models. */
+/** Stores tables of timed kernels, next to the models. */
 export const tuningStore = (): FileStore => diskStore(join(modelCache(), 'kernels'));
 
+/** Returns a store of files in a folder, by name. */
 export function diskStore(folder: string): FileStore {
   return {
     ...folderFiles(folder),

@@ -1,4 +1,4 @@
-/** Files by the names that users give, read with errors they can act on. */
+/** Reads files by the names that users give. Each error says what the user can do. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -8,18 +8,18 @@ import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 import { filesIn, type FileSystem } from '../runs/fileSystem.ts';
 import { diskFiles } from './diskFiles.ts';
 
-/** The disk, as run folders are written to it. */
+/** The disk as the file system of run folders. */
 export const disk: FileSystem = diskFiles();
 
-/** Whole content or none: written beside, synced, renamed. Folders are made. Throws InputError. */
+/** Writes a file atomically: to a temporary name, synced, renamed. Creates folders. Throws InputError. */
 export const writeWhole = (path: string, content: string | Uint8Array): Promise<void> => disk.write(path, content);
 
-/** Bytes of a file. Throws InputError when it cannot be read. */
+/** Returns the bytes of a file. Throws InputError if it cannot be read. */
 export const readBytes = (path: string): Promise<Uint8Array> => disk.read(shippedPath(path));
 
 /**
- * The path, or where there is nothing the same path in this package: its recipes name each other and their models from the package's root, and an
- * installed command line finds them from any folder.
+ * Returns the path, or, if nothing exists there, the same path in this package. Recipes name each other and their models relative to the
+ * package's root, so an installed command line finds them from any folder.
  */
 export function shippedPath(path: string): string {
   if (existsSync(path) || !/^(configs|checkpoints)[\\/]/.test(path)) return path;
@@ -29,6 +29,7 @@ export function shippedPath(path: string): string {
   return existsSync(shipped) ? shipped : path;
 }
 
+/** Returns the text of a UTF-8 file. Throws InputError. */
 export async function readText(path: string): Promise<string> {
   const bytes = await readBytes(path);
   try {
@@ -38,7 +39,7 @@ export async function readText(path: string): Promise<string> {
   }
 }
 
-/** Returns the parsed file. Throws InputError if it is missing, is no text in UTF-8, or is not JSON. */
+/** Returns the parsed file. Throws InputError if it is missing, is not UTF-8 text, or is not JSON. */
 export async function readJsonFile(path: string): Promise<unknown> {
   const text = await readText(path);
   try {
@@ -48,7 +49,7 @@ export async function readJsonFile(path: string): Promise<unknown> {
   }
 }
 
-/** The files of a folder, in parts. */
+/** Returns the files of a folder, readable in parts. */
 export const folderFiles = (folder: string): CheckpointFiles => filesIn(disk, folder);
 
 /** A GGUF file in parts; errors name it by its path. */

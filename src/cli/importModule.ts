@@ -1,4 +1,4 @@
-/** `--import FILE`: a user's module, loaded before the config is read, so that the config can name what it registers. */
+/** `--import FILE`: loads a user's module before the config is read, so that the config can name what the module registers. */
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -19,10 +19,10 @@ export const IMPORT_FLAG: Record<string, FlagSpec> = {
   },
 };
 
-/** What the module's default function is given: the command line has a copy of the library of its own. */
+/** Argument of the module's default function. The module must use this copy of the library, because the command line contains its own. */
 const LIBRARY = { registerPolicyLoss, registerAdvantage, registerRecipe, registerAgentLoop, defineLoss };
 
-/** Throws InputError for a file that is not there, or has no default function. */
+/** Loads modules and calls their default functions. Throws InputError for a missing file, or one without a default function. */
 export async function importModules(files: readonly string[]): Promise<void> {
   for (const file of files) {
     const register = await defaultFunction(
@@ -35,9 +35,9 @@ export async function importModules(files: readonly string[]): Promise<void> {
 }
 
 /**
- * The default export of a user's module, which runs with the user's rights.
- * @param setting names it in errors
- * @param remedy what to write where there is none, as the end of a sentence
+ * Returns the default export of a user's module, which runs with the user's rights.
+ * @param setting name of the setting in errors
+ * @param remedy end of the error's sentence: what to write if the export is missing
  */
 export async function defaultFunction(
   setting: string,
@@ -51,7 +51,7 @@ export async function defaultFunction(
   throw new InputError(`${setting} ${file}: it has no default export that is a function; ${remedy}.`);
 }
 
-/** The reward that is a module's default function. Throws InputError. @param setting names it in errors */
+/** Returns the reward that is a module's default function. Throws InputError. @param setting name of the setting in errors */
 export async function importReward(setting: string, file: string): Promise<Task['reward']> {
   const reward = (await defaultFunction(
     setting,
@@ -61,7 +61,7 @@ export async function importReward(setting: string, file: string): Promise<Task[
   return async (sample) => scored(await reward(sample));
 }
 
-/** A module that does not parse, or throws when it is read, is the user's. */
+/** Imports a module. If it does not parse or throws while it loads, the error says that the module is at fault. */
 async function load(path: string, what: string): Promise<{ default?: unknown }> {
   try {
     return (await import(/* @vite-ignore */ pathToFileURL(path).href)) as { default?: unknown };

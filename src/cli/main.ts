@@ -1,6 +1,7 @@
 /**
- * Every command, in the caller's process. Standard output: the result (with --json one JSON object, alone). Standard error: progress.
- * Exit codes: 0 done, 1 the run failed, 2 bad input, 3 stopped by a signal and saved, 128 + its number, in a shell: ended at once by a signal.
+ * Runs every command in the caller's process. Standard output has the result (with --json exactly one JSON object), standard error the
+ * progress. Exit codes: 0 = done, 1 = the run failed, 2 = bad input, 3 = stopped by a signal and saved. 128 + the signal's number, in a
+ * shell: ended immediately by a signal.
  */
 
 import { version } from '../../package.json';
@@ -105,7 +106,7 @@ async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']
   return (await command.run(args, outputOf(args.flags['json'] === true))) ?? 0;
 }
 
-/** Throws InputError that names the nearest. */
+/** Returns the command of a name. Throws InputError that names the nearest command. */
 function commandOf(name: string): Command {
   if (Object.hasOwn(COMMANDS, name)) return COMMANDS[name];
   throw new InputError(
@@ -122,7 +123,7 @@ function outputOf(json: boolean): Output {
   };
 }
 
-/** JSON has no NaN; made explicit here rather than left to chance. */
+/** Replaces NaN and Infinity, which JSON does not have, by null explicitly. */
 const nullForNonFinite = (_key: string, value: unknown) =>
   typeof value === 'number' && !Number.isFinite(value) ? null : value;
 
@@ -132,7 +133,7 @@ const SENTENCES = [NoAdapterError, DeviceLostError, FolderGoneError, NotFiniteEr
 const isForTheUser = (error: unknown): boolean =>
   isBadInput(error) || SENTENCES.some((kind) => isA<unknown>(error, kind));
 
-/** One sentence for what a user can act on; the stack of everything else, since that is our bug. */
+/** Returns the message of an error that a user can act on. Returns the stack of any other error, because it is our bug. */
 function wordsOf(error: unknown): string {
   if (isForTheUser(error)) return oneLine(describe(error));
   const bug = `This is a bug in webgrpo ${version}: please report it with the lines above and the command.`;

@@ -1,6 +1,6 @@
 /**
- * Where a Chromium lies, and the SwiftShader that comes with it: a Vulkan driver that computes on the CPU. Plain Node without
- * packages, since the set-up of a checkout runs it too, before anything is installed.
+ * Finds an installed Chromium, and the SwiftShader that is shipped with it: a Vulkan driver that runs on the CPU. Plain Node without
+ * packages, because the set-up of a checkout runs it before anything is installed.
  */
 
 import { existsSync, readdirSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 /**
- * Path of a full Chromium or Chrome (the headless shell has no WebGPU), newest of Playwright's first; '' when there is none.
+ * Returns the path of a full Chromium or Chrome (the headless shell has no WebGPU), preferably Playwright's newest; '' if not found.
  * @param {NodeJS.ProcessEnv} env
  */
 export function installedChromium(env) {
@@ -16,7 +16,7 @@ export function installedChromium(env) {
 }
 
 /**
- * Newest first.
+ * Returns Playwright's Chromiums, newest first.
  * @param {NodeJS.ProcessEnv} env
  */
 function playwrightChromiums(env) {
@@ -56,12 +56,12 @@ function systemChromiums() {
 }
 
 /**
- * The SwiftShader driver description beside a Chromium, or ''.
+ * Returns the SwiftShader driver description in a Chromium's folder, or ''.
  * @param {string} chromium
  */
 export function swiftShaderBeside(chromium) {
   if (!chromium) return '';
-  // Distributions start Chromium by a script elsewhere.
+  // Linux distributions start Chromium by a script in another folder.
   const folders = [dirname(chromium), '/usr/lib/chromium', '/opt/google/chrome'];
   return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
 }

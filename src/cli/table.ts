@@ -1,6 +1,6 @@
-/** Tables on a terminal. */
+/** Formats tables for a terminal. */
 
-/** Columns side by side, the first to the left and the others to the right. */
+/** Aligns columns: the first to the left, the others to the right. */
 export function aligned(rows: readonly string[][]): string {
   const widths = rows[0].map((_, c) => Math.max(...rows.map((cells) => cells[c].length)));
   return rows

@@ -26,6 +26,7 @@ export function ticks(values: readonly number[]): string[] {
   return values.map((value) => (digits === undefined ? short(value) : value.toFixed(digits).replace('-', MINUS)));
 }
 
+/** Formats seconds with a unit that fits. */
 export function duration(seconds: number): string {
   if (seconds < 0.9995) return `${short(seconds * 1000)} ms`;
   return seconds < 100 ? `${seconds.toFixed(1)} s` : `${seconds.toFixed(0)} s`;

@@ -176,7 +176,7 @@ export function drawCharts(charts: readonly LineChart[], parent: HTMLElement): v
   new ResizeObserver(() => charts.forEach((chart) => chart.fit())).observe(parent);
 }
 
-/** Extends a required range by `min` and `max`, which are undefined if there are no values. */
+/** Extends a required range by `min` and `max`, which are undefined without values. */
 const around = ([low, high]: [number, number], min: number | undefined, max: number | undefined): [number, number] => [
   Math.min(min ?? low, low),
   Math.max(max ?? high, high),

@@ -1,11 +1,11 @@
-/** axe in every state of the page, its main path by keyboard alone, words that explain themselves. */
+/** Tests accessibility: axe in every state of the page, its main path by keyboard alone, and explanations of terms. */
 
 import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import { address, expectPoints, expectState, expectStep, openPage, skipUnlessFull, test, TINY } from './demo.ts';
 
-/** Forced colours of the states between are looked at by npm test -- --full. */
+/** The everyday tests skip forced colours in intermediate states; npm test -- --full checks them. */
 const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
@@ -38,11 +38,11 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await expectNoViolations(page, 'stopped, result and ways to save open');
 });
 
-test('axe finds nothing where a link brought a result, where it is copied by hand, and in the recorded run', async ({
+test('axe finds nothing with a result from a link, with a link to copy by hand, and in the recorded run', async ({
   page,
 }) => {
   skipUnlessFull();
-  // As where a page may not write to the clipboard.
+  // Simulates a browser that forbids access to the clipboard.
   await page.addInitScript(() => {
     Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
   });
@@ -92,7 +92,7 @@ async function tabTo(page: Page, selector: string, key = 'Tab'): Promise<void> {
 
 const focused = (page: Page) => page.evaluate(() => document.activeElement?.textContent);
 
-test('the main path by keyboard alone; the focus stays where it is', async ({ page, engine }) => {
+test('the main path works by keyboard alone, and the focus does not jump', async ({ page, engine }) => {
   engine.upTo(1);
   await page.goto(address({ ...TINY, steps: 4 }));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
@@ -125,7 +125,7 @@ test('the main path by keyboard alone; the focus stays where it is', async ({ pa
   await expect(announcer).toContainText('The run is over.');
 });
 
-test('a word tells its meaning on hover, focus and Escape closes it', async ({ page }) => {
+test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
   const word = page.getByRole('button', { name: 'Entropy' });
@@ -147,7 +147,7 @@ test('a word tells its meaning on hover, focus and Escape closes it', async ({ p
 test.describe('touch', () => {
   test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
 
-  test('a word tells its meaning; targets are large enough for a finger', async ({ page }) => {
+  test('a term shows its explanation, and touch targets are large enough', async ({ page }) => {
     await openPage(page);
     await page.getByRole('button', { name: 'KL', exact: true }).tap();
     const meaning = page.getByRole('tooltip').filter({ hasText: 'How far an update moved' });
@@ -166,7 +166,7 @@ test.describe('touch', () => {
   });
 });
 
-/** Contrast of two colours, by WCAG. */
+/** Returns the contrast of two colours, by WCAG. */
 function contrast(a: number[], b: number[]): number {
   const light = ([r, g, blue]: number[]) => {
     const [x, y, z] = [r, g, blue].map((c) =>
@@ -178,7 +178,7 @@ function contrast(a: number[], b: number[]): number {
   return (high + 0.05) / (low + 0.05);
 }
 
-test('borders of what can be worked, and the marks of the time bar, stand out 3 to 1', async ({ page }) => {
+test('borders of controls and the marks of the time bar have a contrast of 3 to 1', async ({ page }) => {
   await openPage(page);
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });

@@ -1,4 +1,4 @@
-/** The page moves from its first seconds, and what it says of the end is true. */
+/** Tests that the page shows progress from its first seconds, and that what it says about a run's end is true. */
 
 import { readFile } from 'node:fs/promises';
 import { expect, type Page } from '@playwright/test';
@@ -9,7 +9,7 @@ const SMALL = { ...TINY, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.val
 const tries = (page: Page) => page.locator('#rollouts .try');
 const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: true }).click();
 
-/** metrics.jsonl as it is saved by the button, without what a clock measured. */
+/** Returns metrics.jsonl as the button saves it, without timings. */
 async function lines(page: Page): Promise<Record<string, number>[]> {
   const download = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save metrics' }).click();
@@ -23,10 +23,10 @@ async function lines(page: Page): Promise<Record<string, number>[]> {
     });
 }
 
-test('the untrained model tries before Start, and a run comes out as if it had not', async ({ page, engine }) => {
+test("the untrained model's tries before Start do not change a run", async ({ page, engine }) => {
   let fetched = 0;
   page.on('request', (request) => {
-    if (/model[\w-]*\.safetensors$/.test(request.url())) fetched++; // vite's own modules end otherwise
+    if (/model[\w-]*\.safetensors$/.test(request.url())) fetched++; // vite's own modules have other names
   });
   await openPage(page, { ...SMALL, 'trainer.valBeforeTrain': true });
   await expect(tries(page).first()).toBeVisible();
@@ -48,7 +48,7 @@ test('the untrained model tries before Start, and a run comes out as if it had n
   expect(fetched, 'requests of model.safetensors').toBe(1);
   const warm = await lines(page);
 
-  // The evaluation first, in one piece, as stopWhen needs it; and nothing opened ahead, since the page is never idle.
+  // The evaluation comes first and in one piece, because stopWhen needs it. Nothing is opened ahead, because the page is never idle.
   await page.addInitScript(() => {
     window.requestIdleCallback = () => 0;
   });
@@ -63,10 +63,7 @@ test('the untrained model tries before Start, and a run comes out as if it had n
   expect(warm).toEqual(await lines(page));
 });
 
-test('after Stop the weights at the end are evaluated, with a count; another Stop skips that', async ({
-  page,
-  engine,
-}) => {
+test('after Stop the final weights are evaluated, with a count; a second Stop skips that', async ({ page, engine }) => {
   engine.upTo(1);
   await openPage(page, { ...SMALL, steps: 5, 'data.valMaxSamples': 64 });
   const stopAfterStep = async (step: number) => {
@@ -96,7 +93,7 @@ test('after Stop the weights at the end are evaluated, with a count; another Sto
   await expectPoints(page, 'pass', 0);
 });
 
-test('a GPU that is lost while the page idles is none to train on', async ({ page, engine }) => {
+test('a GPU that is lost while the page is idle is not used for training', async ({ page, engine }) => {
   const lose = async () => {
     const [worker] = page.workers();
     await worker.evaluate('scriptedEngine.lose()');

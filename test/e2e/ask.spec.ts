@@ -1,4 +1,4 @@
-/** A question of one's own: before training, in it and after it, answered by the start model and by the present one. */
+/** Tests the visitor's own questions: before, during and after training, answered by the start model and the current one. */
 
 import { readFile } from 'node:fs/promises';
 import { expect, type Page } from '@playwright/test';
@@ -11,7 +11,7 @@ const box = (page: Page) => page.getByRole('textbox', { name: /Your own problem|
 const newest = (page: Page) => page.locator('#ask .exchange').first();
 const names = (page: Page) => newest(page).getByRole('heading');
 
-/** Until all have answered; the engine is opened by the first question. */
+/** Waits until all have answered. The first question opens the engine. */
 async function answered(page: Page, count: number): Promise<void> {
   await expect(page.locator('#ask .exchange')).toHaveCount(count);
   await expect(newest(page).locator('.drawing')).toHaveCount(0);
@@ -29,7 +29,7 @@ async function savedMetrics(page: Page): Promise<string> {
   return JSON.stringify(lines.map(untimed));
 }
 
-test('an example that comes late does not replace what was typed', async ({ page }) => {
+test('an example that arrives late does not replace typed text', async ({ page }) => {
   let letGo = () => {};
   const held = new Promise<void>((resolve) => (letGo = resolve));
   await page.route('**/sums.js', async (route) => {
@@ -41,16 +41,16 @@ test('an example that comes late does not replace what was typed', async ({ page
   const came = page.waitForResponse('**/sums.js');
   letGo();
   await (await came).finished();
-  await page.waitForTimeout(1000); // for the task to open and give its example
+  await page.waitForTimeout(1000); // time for the task to open and show its example
   await expect(box(page)).toHaveValue(QUESTION);
   await page.getByRole('button', { name: 'Another example' }).click();
   await expect(box(page)).toHaveValue(/^What is \d+ \+ \d+/);
 });
 
-test('questions before, in and after training, which leave the run as it is', async ({ page, engine }) => {
+test('questions before, during and after training do not change the run', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: STEPS, 'data.maxResponseLength': 64 });
   await page.locator('#ask').scrollIntoViewIfNeeded();
-  await expect(box(page)).not.toHaveValue(''); // a problem of the task
+  await expect(box(page)).not.toHaveValue(''); // the example is a problem of the task
   await box(page).fill(QUESTION);
   await box(page).press('Enter');
   await answered(page, 1);
@@ -95,9 +95,7 @@ test('questions before, in and after training, which leave the run as it is', as
   expect(await savedMetrics(page)).toBe(asked);
 });
 
-test('trained to 0.8: the answer before training stands beside the one now, and the result beside its start', async ({
-  page,
-}) => {
+test('trained to 0.8: answers and results before training are next to the current ones', async ({ page }) => {
   onlyInFull();
   await openPage(page, { steps: 30, 'trainer.testFreq': 0, 'data.valMaxSamples': 128 });
   await page.getByRole('button', { name: 'Start' }).click();

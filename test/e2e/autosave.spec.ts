@@ -1,11 +1,11 @@
-/** A run outlives its tab, its GPU and its worker, and comes out as if nothing had happened. */
+/** Tests that a run survives its tab, its GPU and its worker, with the same results as without an interruption. */
 
 import { expect, type Page } from '@playwright/test';
 import { DeviceLostError } from '../../src/errors.ts';
 import { address, expectKept, expectPoints, expectState, noticesOf, openPage, test, TINY } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
-/** Tries that differ, so that the weights move; saved after each step. */
+/** Settings whose tries differ, so that the weights change; saved after each step. */
 const SAVED = {
   ...TINY,
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
@@ -33,7 +33,7 @@ test.beforeAll(async ({ browser }) => {
   );
 });
 
-test('reloaded in mid-run, it shows the run as it was and goes on to the same end; discarded, it is gone', async ({
+test('a reload shows the run unchanged, and it continues to the same end; a discarded run is deleted', async ({
   page,
   engine,
 }) => {
@@ -56,11 +56,11 @@ test('reloaded in mid-run, it shows the run as it was and goes on to the same en
   await expect(page.locator('.offer')).toHaveCount(0);
   await expectPoints(page, 'reward', 0);
   await page.reload();
-  await expect(page.locator('#rollouts .try').first()).toBeVisible(); // by now the page has looked for runs
+  await expect(page.locator('#rollouts .try').first()).toBeVisible(); // by now the page has looked for saved runs
   await expect(page.locator('.offer')).toHaveCount(0);
 });
 
-test('a GPU that is lost in a step: it goes on by itself', async ({ page, engine }) => {
+test('a run continues automatically when the GPU is lost during a step', async ({ page, engine }) => {
   engine.fail(3, new DeviceLostError('unknown', 'the test took it'));
   await openPage(page, SAVED);
   const notices = await noticesOf(page);
@@ -69,7 +69,7 @@ test('a GPU that is lost in a step: it goes on by itself', async ({ page, engine
   expect(await notices()).toMatch(/The GPU was lost at step 3\. Went on from step 2\./);
 });
 
-test('where the browser keeps no files, it says so once, goes on after a lost GPU, and asks before it is left', async ({
+test('without storage, the page says so once, continues after a lost GPU, and asks before it is closed', async ({
   page,
   engine,
 }) => {
@@ -93,7 +93,7 @@ test('where the browser keeps no files, it says so once, goes on after a lost GP
   await expectState(page, 'done');
 });
 
-test('a full disk is said with bytes, the run goes on, and with room it is saved again', async ({
+test('a full disk is reported with bytes, the run continues, and is saved again when there is space', async ({
   page,
   context,
   engine,
@@ -104,7 +104,7 @@ test('a full disk is said with bytes, the run goes on, and with room it is saved
   const origin = new URL(page.url()).origin;
   await devtools.send('Storage.overrideQuotaForOrigin', { origin, quotaSize: 1_000_000 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
-  // Chromium tells no room beforehand; other browsers do.
+  // Chromium reports missing space in advance; other browsers do not.
   const said = /^Not saved\. (The browser has no room left for \S+ \(\d+ bytes\)|A checkpoint takes .* \(\d+ bytes\))/;
   await expect(page.getByText(said)).toBeVisible();
   await devtools.send('Storage.overrideQuotaForOrigin', { origin });

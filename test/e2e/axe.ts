@@ -1,4 +1,4 @@
-/** axe, in the colours that a page can be seen in. */
+/** Runs axe in the colour schemes of a page. */
 
 import { AxeBuilder } from '@axe-core/playwright';
 import { expect, type Page } from '@playwright/test';
@@ -9,10 +9,10 @@ export const COLOURS = {
   forced: { colorScheme: 'light', forcedColors: 'active' },
 } as const;
 
-/** What colours can break; the rest of the page is the same in all of them. */
+/** Rules that depend on colours. The rest of the page is the same in all schemes. */
 const RULES_OF_COLOUR = ['color-contrast', 'link-in-text-block'];
 
-/** No violation in light, dark or forced colours. @param state says in a failure what was looked at */
+/** Expects no violation in light, dark or forced colours. @param state name of the state in failure messages */
 export async function expectNoViolations(
   page: Page,
   state: string,

@@ -1,4 +1,4 @@
-/** Tasks by card: each opens its recipe and runs; a model of the hub is looked up at a press. */
+/** Tests the cards: each opens its recipe and runs; a model of the hub is looked up on a click. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { expect } from '@playwright/test';
@@ -43,7 +43,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   });
 });
 
-test('reverse-text makes its start from nothing, trains, and finds it made the second time', async ({ page }) => {
+test('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
   onlyInFull();
   const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
   await openPage(page, small);
@@ -75,7 +75,7 @@ test('every recipe of the cards trains a step', async ({ page }) => {
     });
 });
 
-test('a model of the hub: nothing is asked while typing, then its sizes are told and its settings taken', async ({
+test('a model of the hub is not requested while typing; then its sizes are shown and its settings used', async ({
   page,
 }) => {
   const files = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];
@@ -102,7 +102,7 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
     const late = page.waitForResponse('**/api/models/org/slow/**');
     letGo();
     await late;
-    await page.waitForTimeout(500); // for the page to show it
+    await page.waitForTimeout(500); // time for the page to show it
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);

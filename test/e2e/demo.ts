@@ -1,13 +1,15 @@
-/** Helpers of the page's tests: open it with settings in its address, hold its engine, and read what it shows. */
+/** Helpers of the page's tests: they open it with settings in its address, control its engine, and read what it shows. */
 
 import { test as base, type Browser, expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { serveGate } from '../scripted/gateServer.ts';
 
 export interface Hands {
-  /** Holds and breaks the page's scripted engine. A test that asks for it is skipped on a real one. */
+  /** Controls the page's scripted engine. Tests that use it are skipped on a real engine. */
   engine: TestGate;
-  /** A browser whose GPU process has crashed lets no page use the GPU for minutes when it crashes again: a test that crashes it has its own. */
+  /**
+   * A separate browser, for tests that crash the GPU process: after a second crash, the browser denies the GPU to all pages for minutes.
+   */
   own: { browser: Browser; page: Page };
 }
 
@@ -27,7 +29,7 @@ export const test = base.extend<Hands>({
   },
 });
 
-/** Small enough for a step in a second or two, on two cores without a GPU. */
+/** Settings small enough for a step in a second or two, on two cores without a GPU. */
 export const TINY = {
   steps: 2,
   n: 2,
@@ -40,7 +42,7 @@ export const TINY = {
   'trainer.testFreq': 0,
 };
 
-/** Address of the page; keys with a dot are config keys. */
+/** Returns the address of the page; keys with a dot are config keys. */
 export function address(settings: Record<string, string | number | boolean> = {}): string {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(settings)) {
@@ -50,7 +52,7 @@ export function address(settings: Record<string, string | number | boolean> = {}
   return `/?${query.toString()}`;
 }
 
-/** Opens the page and its settings, and waits until it may be started. */
+/** Opens the page and its settings, and waits until it can be started. */
 export async function openPage(page: Page, settings: Parameters<typeof address>[0] = {}): Promise<void> {
   await page.goto(address(settings));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
@@ -59,37 +61,37 @@ export async function openPage(page: Page, settings: Parameters<typeof address>[
 
 export const isFull = process.env['FULL_TESTS'] === '1';
 
-/** First line of a test whose part of the page others look at every day. */
+/** First line of a test of behaviour that the everyday tests cover in another way. */
 export const skipUnlessFull = (): void => base.skip(!isFull, 'npm test -- --full');
 
-/** First line of a test that takes a real engine minutes. */
+/** First line of a test that takes minutes on a real engine. */
 export const onlyInFull = (): void =>
   base.skip(!isFull || base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
 
 export const expectState = (page: Page, wanted: string): Promise<void> =>
   expect(page.locator('body')).toHaveAttribute('data-state', wanted);
 
-/** So many steps are counted as done. */
+/** Waits until exactly `done` steps are counted as done. */
 export const expectStep = (page: Page, done: number): Promise<void> =>
   expect(page.locator('#status-step')).toHaveText(new RegExp(`^${done} of `));
 
-/** At least so many: for a run that no test holds. */
+/** Waits until at least `done` steps are done, for a run that no test controls. */
 export const waitForStep = (page: Page, done: number): Promise<void> =>
   expect.poll(async () => Number.parseInt(await page.locator('#status-step').innerText())).toBeGreaterThanOrEqual(done);
 
 export const expectPoints = (page: Page, chart: string, count: number): Promise<void> =>
   expect(page.locator(`figure[data-chart="${chart}"]`)).toHaveAttribute('data-points', `${count}`);
 
-/** So many states of the run shown are in the browser's files. */
+/** Waits until the browser's files contain `count` states of the shown run. */
 export const expectKept = (page: Page, count: number): Promise<void> =>
   expect(page.locator('.timeline-marks i')).toHaveCount(count);
 
-/** Points of a curve. */
+/** Returns the number of points of a curve. */
 export async function points(page: Page, chart: string): Promise<number> {
   return Number(await page.locator(`figure[data-chart="${chart}"]`).getAttribute('data-points'));
 }
 
-/** Share of a curve's canvas that is drawn on, 0 to 1. */
+/** Returns the share of a curve's canvas that is drawn on, 0 to 1. */
 export async function inkOf(page: Page, chart: string): Promise<number> {
   return page.locator(`figure[data-chart="${chart}"] canvas`).evaluate((canvas: HTMLCanvasElement) => {
     const { data } = canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height);
@@ -99,7 +101,7 @@ export async function inkOf(page: Page, chart: string): Promise<number> {
   });
 }
 
-/** All that the page says above its tries from now on, however soon something else takes its place. */
+/** Records every notice above the tries from now on, even one that is soon replaced. */
 export async function noticesOf(page: Page): Promise<() => Promise<string>> {
   const seen = await page.evaluateHandle(() => {
     const [place, texts] = [document.getElementById('notices')!, [] as string[]];

@@ -1,9 +1,9 @@
-/** OPFS and IndexedDB answer alike; asked in a page that loads the source's own files. */
+/** Tests that OPFS and IndexedDB give the same answers, in a page that loads the source's own files. */
 
 import { resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
 
-test('OPFS and IndexedDB answer alike', async ({ page }) => {
+test('OPFS and IndexedDB give the same answers', async ({ page }) => {
   await page.goto('/?config=none');
   const answers = await page.evaluate(
     async (path) => {

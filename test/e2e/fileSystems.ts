@@ -1,4 +1,4 @@
-/** What a run folder asks of its place, asked of every place that a browser has. Runs in a page. */
+/** Runs the operations that a run folder needs on every file system of a browser. Runs in a page. */
 
 import { indexedDbFileSystem } from '../../demo/storage/indexedDb.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
@@ -12,7 +12,7 @@ const PLACES: Record<string, () => Promise<FileSystem>> = {
   indexedDb: () => indexedDbFileSystem('webgrpo test'),
 };
 
-/** What each place answers to the same questions, by place. */
+/** Returns the answers of each file system to the same operations. */
 export async function answers(): Promise<Record<string, unknown[]>> {
   const found: Record<string, unknown[]> = {};
   for (const [name, open] of Object.entries(PLACES)) found[name] = await ask(await open());
@@ -40,7 +40,7 @@ async function ask(files: FileSystem): Promise<unknown[]> {
   const folder = RunFolder.open(files, 'runs/a');
   await writeCheckpoint(files, folder.checkpoint(1), checkpoint(1));
   await writeCheckpoint(files, folder.checkpoint(2), checkpoint(2));
-  await writeCheckpoint(files, folder.checkpoint(2), checkpoint(2, ' ')); // replaces it
+  await writeCheckpoint(files, folder.checkpoint(2), checkpoint(2, ' ')); // replaces the existing one
   await say(sorted('runs/a'));
   await say(sorted(folder.checkpoint(2)));
   await say(text(`${folder.checkpoint(2)}/trainer_state.json`));

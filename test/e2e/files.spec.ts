@@ -1,4 +1,4 @@
-/** A run of the page is one of the command line, and the other way round. */
+/** Tests that the command line can use a run of the page, and the page a run of the command line. */
 
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ test.beforeAll(async () => {
     });
 });
 
-test('saved by the page, opened by the command line, gone on with there, and loaded again', async ({ page }) => {
+test('a run is saved by the page, continued by the command line, and loaded into the page again', async ({ page }) => {
   await openPage(page, { ...TINY, steps: 1, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
@@ -58,7 +58,7 @@ test('saved by the page, opened by the command line, gone on with there, and loa
   });
 
   await test.step('the command line goes on with it', () => {
-    // A real engine's work.
+    // Needs a real engine.
     if (!isFull) return cpSync(run, join(folder, 'runs', 'longer'), { recursive: true });
     webgrpo(
       'train',
@@ -98,7 +98,7 @@ test('saved by the page, opened by the command line, gone on with there, and loa
   });
 });
 
-/** The file that a choice of the newest run's menu saves. */
+/** Saves the newest run by a choice of its menu, and returns the file. */
 async function saved(page: Page, choice: string): Promise<string> {
   const row = page.locator('#runs tbody tr').first();
   const menu = row.locator('.save');
@@ -112,7 +112,7 @@ async function saved(page: Page, choice: string): Promise<string> {
   return path;
 }
 
-/** The folder in a saved .zip. */
+/** Saves the newest run as a .zip, and returns the unpacked folder. */
 async function unpacked(page: Page, choice: string): Promise<string> {
   const path = await saved(page, choice);
   const files = await readZip(readFileSync(path), path);

@@ -1,4 +1,4 @@
-/** What the page does in a stock Firefox, where one is installed (FIREFOX_PATH, or firefox-esr or firefox in PATH). */
+/** Tests the page in a stock Firefox, if one is installed (FIREFOX_PATH, or firefox-esr or firefox in PATH). */
 
 import { spawnSync } from 'node:child_process';
 import { expect, test } from '@playwright/test';
@@ -11,7 +11,7 @@ const command = [process.env['FIREFOX_PATH'], 'firefox-esr', 'firefox'].find(
 let firefox: Firefox | undefined;
 test.afterAll(() => firefox?.close());
 
-test('opens in Firefox: trains where it has WebGPU, else says what is missing', async ({ baseURL }) => {
+test('the page trains in Firefox with WebGPU, and otherwise says what is missing', async ({ baseURL }) => {
   const missing = 'No Firefox is installed (FIREFOX_PATH, or firefox-esr or firefox in PATH): nothing is tested in it.';
   if (command === undefined) console.warn(missing);
   test.skip(command === undefined, missing);
@@ -28,7 +28,7 @@ test('opens in Firefox: trains where it has WebGPU, else says what is missing', 
     .toBe(true);
   expect(await evaluate('document.querySelectorAll(".chart canvas").length')).toBe(6);
   expect(await evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
-  // A word tells its meaning.
+  // A term shows its explanation.
   await evaluate('document.querySelector("#charts .term").focus()');
   expect(await evaluate('document.querySelector("#charts .meaning").matches(":popover-open")')).toBe(true);
   if ((await state()) === 'no-gpu') {

@@ -1,4 +1,4 @@
-/** A stock Firefox, driven by Marionette: Playwright drives only builds of its own. */
+/** Controls a stock Firefox by Marionette, because Playwright can control only its own builds. */
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,12 +8,12 @@ import { join } from 'node:path';
 
 export interface Firefox {
   open(address: string): Promise<void>;
-  /** Value of an expression in the page, as JSON carries it. */
+  /** Returns the value of an expression in the page, as far as JSON can represent it. */
   evaluate(expression: string): Promise<unknown>;
   close(): void;
 }
 
-/** Starts `command` without a window and with a profile of its own. */
+/** Starts `command` without a window, with a new profile. */
 export async function startFirefox(command: string): Promise<Firefox> {
   const profile = mkdtempSync(join(tmpdir(), 'webgrpo-firefox-'));
   writeFileSync(join(profile, 'user.js'), 'user_pref("marionette.port", 0);\n');
@@ -41,7 +41,7 @@ export async function startFirefox(command: string): Promise<Firefox> {
   }
 }
 
-/** It writes the port that it listens on into its profile. */
+/** Returns the port that Firefox listens on, which it writes into its profile. */
 async function portIn(profile: string): Promise<number> {
   const file = join(profile, 'MarionetteActivePort');
   for (let waited = 0; waited < 60_000; waited += 200) {
@@ -53,7 +53,7 @@ async function portIn(profile: string): Promise<number> {
 
 type Answer = [type: 1, id: number, error: { error: string; message: string } | null, result: unknown];
 
-/** Messages are `length:JSON`, both ways. */
+/** Connects to Marionette. Messages are `length:JSON` in both directions. */
 async function talkTo(port: number): Promise<(command: string, params: object) => Promise<unknown>> {
   const socket = connect(port, '127.0.0.1');
   const waiting = new Map<number, (answer: Answer) => void>();

@@ -1,11 +1,11 @@
-/** The tries of a step, and the token inspector: what it shows is the data's, and reading survives the steps that come. */
+/** Tests the tries of a step and the token inspector: it shows the right data, and later steps do not disturb a reader. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
 const tries = (page: Page) => page.locator('#rollouts');
 
-/** A number of the token that is looked at. */
+/** Locates a number of the selected token. */
 const fact = (page: Page, name: string) =>
   tries(page)
     .locator('.token-numbers div', { has: page.getByText(name, { exact: true }) })
@@ -17,7 +17,7 @@ async function selectText(page: Page): Promise<void> {
 
 const selected = (page: Page) => page.evaluate(() => getSelection()!.toString());
 
-test('tries follow the run until somebody marks text or picks a problem; focus stays where it is', async ({
+test('tries follow the run until the visitor selects text or picks a problem; the focus does not move', async ({
   page,
   engine,
 }) => {
@@ -62,7 +62,7 @@ test('tries follow the run until somebody marks text or picks a problem; focus s
   await expect(tries(page).locator('.teaches')).toContainText(/tries|right|earned|Rewards/);
 });
 
-test('the inspector shows every token with its numbers, by pointer and by keys, while the run goes on', async ({
+test('the inspector shows the numbers of every token, by pointer and by keys, while the run continues', async ({
   page,
   engine,
 }) => {

@@ -1,4 +1,4 @@
-/** Where things stand on a desk and on a phone, and that nothing jumps. */
+/** Tests the layout on a desktop and on a phone, and that it does not jump. */
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
@@ -22,17 +22,17 @@ async function load(page: Page): Promise<void> {
   await watchShifts(page);
   await page.goto(address({ ...TINY, steps: 4 }));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
-  await expect(page.locator('#rollouts .try').first()).toBeVisible(); // the last that comes by itself
+  await expect(page.locator('#rollouts .try').first()).toBeVisible(); // the last content that appears automatically
 }
 
-/** The run stands in its third step. */
+/** Runs two steps, so that the run is in its third. */
 async function runTwoSteps(page: Page, engine: TestGate): Promise<void> {
   engine.upTo(2);
   await page.getByRole('button', { name: 'Start' }).click();
   await expectPoints(page, 'reward', 2);
 }
 
-test('on a desk the tries stand left of the curves, above the fold', async ({ page, engine }) => {
+test('on a desktop the tries are to the left of the curves, above the fold', async ({ page, engine }) => {
   await page.setViewportSize({ width: 1440, height: 900 });
   await load(page);
   expect(await shifts(page), 'layout shift while loading').toBeLessThan(0.1);
@@ -46,7 +46,7 @@ test('on a desk the tries stand left of the curves, above the fold', async ({ pa
   expect(start.y).toBeLessThan(450);
   await runTwoSteps(page, engine);
   const status = (await boxOf(page, '#status')).height;
-  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pause" may not wrap
+  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pause" must not wrap
   expect((await boxOf(page, '#status')).height).toBe(status);
   await page.setViewportSize({ width: 1920, height: 1080 });
   const right = await page.evaluate(() =>
@@ -79,7 +79,7 @@ test('without scripts the page says what it needs', async ({ playwright, launchO
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();
   await page.goto(baseURL!);
-  const told = page.locator('noscript p'); // getByText looks into no noscript
+  const told = page.locator('noscript p'); // getByText ignores noscript
   await expect(told).toBeVisible();
   await expect(told).toContainText('needs JavaScript');
   await browser.close();

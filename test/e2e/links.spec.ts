@@ -1,4 +1,4 @@
-/** Links: the address follows the settings, a link brings a result, and neither begins anything by itself. */
+/** Tests links: the address follows the settings, a link can contain a result, and neither starts anything automatically. */
 
 import { expect, type Page } from '@playwright/test';
 import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
@@ -16,7 +16,7 @@ const sent = () =>
     trainedTokens: 600_000,
   });
 
-/** What the page asks of other servers. */
+/** Records the page's requests to other servers. */
 function foreignRequests(page: Page): string[] {
   const asked: string[] = [];
   page.on('request', (request) => {
@@ -25,7 +25,7 @@ function foreignRequests(page: Page): string[] {
   return asked;
 }
 
-/** Lets ten seconds of the page's own clock pass, and what it asked for in them be seen here. */
+/** Lets ten seconds of the page's own clock pass, and waits for the requests of that time. */
 async function passTime(page: Page): Promise<void> {
   await page.clock.runFor(10_000);
   await page.evaluate(() => fetch('/').then((answer) => answer.text()));
@@ -37,7 +37,7 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await page.getByLabel('Tries per problem').fill('4');
   await expect(page).toHaveURL(/\?n=4&seed=7$/);
-  await page.getByLabel('Seed', { exact: true }).fill('x'); // no run, no address
+  await page.getByLabel('Seed', { exact: true }).fill('x'); // an invalid setting has no address
   await page.getByLabel('Tries per problem').fill('8');
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await expect(page).toHaveURL(/\?seed=7$/);
@@ -45,13 +45,13 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('7');
 });
 
-test('a parameter that is not known is said, with the nearest that is', async ({ page }) => {
+test('an unknown parameter is reported with the nearest known one', async ({ page }) => {
   await page.goto('/?lrr=1e-4');
   await expect(page.locator('.notice.error')).toContainText('"lrr" is not known; did you mean "lr"?');
   await expect(page.locator('.notice.error')).toContainText('An address may have: config, algorithm,');
 });
 
-test("a link brings a result as somebody else's run, as text, and starts nothing", async ({ page }) => {
+test('a result from a link is shown as a shared run, as text, and starts nothing', async ({ page }) => {
   const asked = foreignRequests(page);
   const [alerts, begun]: string[][] = [[], []];
   page.on('request', (request) => {
@@ -108,7 +108,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await expectPoints(page, 'reward', 2);
 });
 
-test('a damaged link is one sentence', async ({ page }) => {
+test('a damaged link ends in one error message', async ({ page }) => {
   await page.goto(`/#r=${(await sent()).slice(0, -20)}<b>`);
   await expect(page.locator('.notice.error')).toContainText('The result in this link is damaged');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();

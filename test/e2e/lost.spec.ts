@@ -1,22 +1,22 @@
-/** The GPU process of a real engine crashes: a run continues by itself, and what follows a loss between runs needs another device. */
+/** Crashes the GPU process of a real engine: a run continues automatically, and work between runs gets another device. */
 
 import { expect } from '@playwright/test';
 import { expectState, isFull, noticesOf, onlyInFull, openPage, test, TINY, waitForStep } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
-/** Tries that differ, so that the weights move. */
+/** Settings whose tries differ, so that the weights change. */
 const MOVING = { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16 };
 const EVALUATED = { 'val-core/gsm8k-tool/acc/greedy': 0, 'val-core/gsm8k-tool/acc/mean@1': 0 };
 const trained = (lines: Line[]) => lines.slice(0, 2).map((line) => ({ ...line, ...EVALUATED }));
 
-test('a crash of the GPU process: it goes on by itself, and comes out as a run that nothing broke', async ({
+test('after a crash of the GPU process the run continues automatically, with the results of an undisturbed run', async ({
   page: unbroken,
   own: { page, browser },
 }) => {
   await openPage(unbroken, MOVING);
   await unbroken.getByRole('button', { name: 'Start' }).click();
   await expectState(unbroken, 'done');
-  // No machine ends this one before the crash.
+  // Too many steps for any machine to finish before the crash.
   await openPage(page, { ...MOVING, steps: 2000, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start' }).click();
   const notices = await noticesOf(page);
@@ -28,7 +28,7 @@ test('a crash of the GPU process: it goes on by itself, and comes out as a run t
   expect(trained(await savedLines(page))).toEqual(trained(await savedLines(unbroken)));
 });
 
-test('a GPU that is lost while the page idles is none to train on', async ({ own: { page, browser } }) => {
+test('a GPU that is lost while the page is idle is not used for training', async ({ own: { page, browser } }) => {
   onlyInFull();
   const crash = async () => (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
   await openPage(page, TINY);
@@ -43,7 +43,7 @@ test('a GPU that is lost while the page idles is none to train on', async ({ own
   expect(page.workers()).toEqual([]);
 });
 
-test('reloaded in mid-run and replayed, a real engine says the same bit for bit', async ({ page, browser }) => {
+test('a real engine repeats a reloaded run bit for bit', async ({ page, browser }) => {
   test.skip(!isFull, 'over the scripted engine: autosave.spec.ts, timeTravel.spec.ts; with --full on this one');
   const settings = { ...MOVING, steps: 3, 'trainer.saveFreq': 1 };
   const whole = await browser.newPage();

@@ -1,6 +1,6 @@
 /**
- * How long the page's main thread is kept busy. A busy machine stretches every task on the clock, so tasks are judged by
- * the processor time they took, which Chromium's trace records; what the page itself sees (longtask) is reported beside.
+ * Measures how long the page's main thread is busy. On a busy machine every task takes longer, so tasks are judged by their processor time
+ * from Chromium's trace. The page's own measurement (longtask) is reported in addition.
  */
 
 import { type Browser, expect, type Page } from '@playwright/test';
@@ -9,7 +9,7 @@ interface TraceEvent {
   name: string;
   pid: number;
   tid: number;
-  /** Microseconds on the clock, and of processor time. */
+  /** Microseconds of wall time, and of processor time. */
   dur?: number;
   tdur?: number;
   args?: { name?: string };
@@ -17,22 +17,23 @@ interface TraceEvent {
 
 interface BusyTimes {
   tasks: number;
-  /** Milliseconds of the longest task: processor time, and on the clock. */
+  /** Milliseconds of the longest task: processor time, and wall time. */
   longestCpu: number;
   longestWall: number;
-  /** `longtask` entries the page itself saw, in ms on the clock. */
+  /** `longtask` entries that the page itself recorded, in ms of wall time. */
   longtasks: number[];
 }
 
 /**
- * No task took 50 ms of processor time. Judged by npm test -- --full, which runs alone: beside other work the processor itself is slower.
+ * Expects that no task took 50 ms of processor time. Only npm test -- --full checks it and runs it alone, because the processor is slower
+ * next to other work.
  */
 export function expectShortTasks({ longestCpu }: BusyTimes, what: string): void {
   console.log(`longest task, ${what}: ${longestCpu.toFixed(1)} ms of processor time`);
   if (process.env['FULL_TESTS'] === '1') expect(longestCpu, `ms of processor time, ${what}`).toBeLessThan(50);
 }
 
-/** Starts to watch; the returned function stops and says what was seen. */
+/** Starts the measurement. The returned function stops it and returns the results. */
 export async function watchMainThread(browser: Browser, page: Page): Promise<() => Promise<BusyTimes>> {
   await page.evaluate(() => {
     const seen: number[] = [];
@@ -55,7 +56,7 @@ function busyTimes(events: TraceEvent[]): Omit<BusyTimes, 'longtasks'> {
     events.filter((e) => e.name === 'thread_name' && e.args?.name === 'CrRendererMain').map(thread),
   );
   const all = events.filter((event) => event.name === 'RunTask' && mains.has(thread(event)));
-  // A task that the begin or the end of the trace cuts off has no time. A trace without processor times would prove nothing.
+  // A task that was running when the trace started or ended has no duration. A trace without processor times would prove nothing.
   const tasks = all.filter(({ tdur }) => tdur !== undefined);
   if (tasks.length < 0.9 * all.length)
     throw new Error(`${all.length - tasks.length} of ${all.length} tasks have no time.`);

@@ -1,4 +1,7 @@
-/** Thousands of tries are few elements and short tasks. The page is that of the source's own files, whose state a test can write. */
+/**
+ * Tests that thousands of tries need few elements and short tasks. The page loads the source's own files, so that the test can write its
+ * state.
+ */
 
 import { expect, type Page, test } from '@playwright/test';
 import { openPage, TINY } from './demo.ts';
@@ -6,7 +9,7 @@ import { expectShortTasks, watchMainThread } from './mainThread.ts';
 
 const tries = (page: Page) => page.locator('#rollouts');
 
-/** As a run would show them: `problems` x `n` tries of a few lines each. */
+/** Shows `problems` x `n` tries of a few lines each, like a run. */
 async function showTries(page: Page, step: number, problems: number, n: number): Promise<void> {
   await page.evaluate(
     async ([of, groups, size]) => {

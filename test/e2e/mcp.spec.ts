@@ -1,4 +1,4 @@
-/** MCP tools in a page: a server on another origin, with CORS and without. */
+/** Tests MCP tools in a page: a server on another origin, with CORS and without. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ test.beforeAll(async () => {
     logLevel: 'error',
     build: { outDir: folder, lib: { entry: 'src/extensions/mcp/index.ts', formats: ['es'], fileName: 'mcp' } },
   });
-  // As strict as the shipped page: no code out of strings.
+  // The shipped page's policy is as strict: no code from strings.
   const policy = `<meta http-equiv="Content-Security-Policy" content="script-src 'self'" />`;
   writeFileSync(join(folder, 'index.html'), `<!doctype html><title>mcp</title>${policy}`);
   page = (await (serveFolder as (folder: string) => unknown)(folder)) as typeof page;
@@ -31,7 +31,7 @@ test.afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** What a page reads of a call, or the message of what it throws. */
+/** Returns what a page reads of a call, or the message of an error. */
 const sumIn = (inPage: Page, url: string): Promise<string> =>
   inPage.evaluate(async (url) => {
     const path = '/mcp.js';
@@ -61,7 +61,7 @@ test('a server that allows the origin by CORS', async ({ page: inPage }) => {
   }
 });
 
-test('a server without CORS: one sentence that says so', async ({ page: inPage }) => {
+test('a server without CORS is named in one error message', async ({ page: inPage }) => {
   const server: Server = createServer((_, response) => response.writeHead(200).end('{}'));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   await inPage.goto(page.address);

@@ -1,6 +1,6 @@
 /**
- * The packed library, as somebody installs it: README's example as pasted into an empty Vite project, two bundlers beside Vite, the command
- * line in an empty folder, and what the tarball holds.
+ * Tests the packed library as a user installs it: README's example in an empty Vite project, two bundlers other than Vite, the command line
+ * in an empty folder, and the files of the tarball.
  */
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -19,7 +19,7 @@ let tarball: string;
 const run = (command: string, args: string[], cwd: string) =>
   execFileSync(command, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
-/** The code of README under a marker. */
+/** Returns the code of README under a marker. */
 function exampleOf(marker: string): string {
   const [, code] = new RegExp(`<!-- ${marker} -->\n+\`\`\`\\w+\n([^]*?)\`\`\``).exec(
     readFileSync('README.md', 'utf8'),
@@ -27,7 +27,7 @@ function exampleOf(marker: string): string {
   return code;
 }
 
-/** What `npm create vite -- --template vanilla-ts` makes of a project, as far as it says how code is checked and served. */
+/** Files of a project of `npm create vite -- --template vanilla-ts` that affect how code is checked and served. */
 const TEMPLATE = {
   'index.html':
     '<!doctype html>\n<html lang="en"><body><div id="app"></div><script type="module" src="/src/main.ts"></script></body></html>\n',
@@ -37,7 +37,7 @@ const TEMPLATE = {
       ...{ allowArbitraryExtensions: true, moduleResolution: 'bundler', allowImportingTsExtensions: true },
       ...{ verbatimModuleSyntax: true, moduleDetection: 'force', noEmit: true, noUnusedLocals: true },
       ...{ noUnusedParameters: true, erasableSyntaxOnly: true, noFallthroughCasesInSwitch: true },
-      // Not in the template, but what a careful user adds.
+      // Not in the template, but a setting that careful users add.
       strict: true,
     },
     include: ['src/main.ts'],
@@ -84,28 +84,30 @@ test('every entry loads in Node, by import and by require', () => {
   );
   const imports = names.map((name) => `await import(${JSON.stringify(join('webgrpo', name))});`);
   run(process.execPath, ['--input-type=module', '--eval', imports.join('\n')], project);
-  // require() of ES modules came with Node 22.12; before, its names must at least be found.
+  // require() of ES modules exists since Node 22.12. Before, its names must at least be found.
   const resolved = [...names, './package.json'].map(
     (name) => `require.resolve(${JSON.stringify(join('webgrpo', name))});`,
   );
   run(process.execPath, ['--input-type=commonjs', '--eval', resolved.join('\n')], project);
 });
 
-test('publint and attw have no word to say of the package', () => {
+test('publint and attw report nothing about the package', () => {
   for (const args of [['publint', 'run', '--strict'], ['attw']])
     run(resolve('node_modules/.bin', args[0]), [...args.slice(1), tarball], resolve('.'));
 });
 
-/** Compares the printed types of configs with those that the schemas infer. @param types the package's folder of types */
+/**
+ * Returns code that compares the printed types of configs with those inferred from the schemas. @param types the package's folder of types
+ */
 const inputsCheck = (types: string): string => `
 import type { TRAIN_SCHEMA } from '${types}/src/grpo/config/schema/index.ts';
 import type { SFT_SCHEMA } from '${types}/src/grpo/config/sftSchema.ts';
 import type { InferInput } from 'valibot';
 import type { SftConfigInput, TrainConfigInput } from 'webgrpo';
 
-/** Parts as plain objects to any depth: the schemas infer intersections. */
+/** Converts intersections, which the schemas infer, to plain objects at any depth. */
 type Flat<T> = T extends object ? { [K in keyof T]: Flat<T[K]> } : T;
-/** True for types that are identical, optional keys included: assignability both ways would not see that one is missing. */
+/** True for identical types, including optional keys. Assignability in both directions would not detect a missing one. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 type Both<A, B> = [A, B] extends [B, A] ? Same<Flat<A>, Flat<B>> : false;
 
@@ -115,7 +117,7 @@ export const sft: Both<SftConfigInput, InferInput<typeof SFT_SCHEMA>> = true;
 export const missing: Both<Omit<SftConfigInput, 'engine'>, InferInput<typeof SFT_SCHEMA>> = true;
 `;
 
-/** Nothing is left out of the check, as the strictest projects have it. */
+/** Checks the types of all dependencies too, as the strictest projects do. */
 for (const [moduleResolution, module] of [
   ['bundler', 'esnext'],
   ['nodenext', 'nodenext'],
@@ -142,7 +144,7 @@ test("README's example type-checks as pasted", () => {
   run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', project], project);
 });
 
-/** Rewards that README's example prints, step by step, until `steps` are there. A page that is loaded again begins anew. */
+/** Returns the rewards that README's example prints, step by step, until there are `steps`. A reloaded page restarts. */
 async function rewardsOf(page: Page, address: string, steps: number): Promise<number[]> {
   const rewards: number[] = [];
   let failure: string | undefined;
@@ -178,7 +180,7 @@ test("README's example learns under vite dev", async ({ page }) => {
   }
 });
 
-// The same code from other files: that it begins to train says enough, but for a release.
+// The same code from other files: it suffices that it starts to train, except for a release.
 test("README's example builds, and trains under vite preview", async ({ page }) => {
   run(
     process.execPath,
@@ -262,7 +264,7 @@ test('the command line evaluates a shipped recipe in an empty folder, and finds 
   test.skip(!isFull, 'evaluates by a real engine: npm test -- --full');
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-empty-'));
   const { VK_ICD_FILENAMES: _, ...env } = process.env;
-  // As npx runs it, with the optional peer that Node needs.
+  // Runs as npx does, with the optional peer dependency that Node needs.
   const dawn = join(project, 'node_modules', 'webgpu');
   cpSync(resolve('node_modules/webgpu'), dawn, { recursive: true });
   cpSync(resolve('node_modules/debug'), join(project, 'node_modules', 'debug'), { recursive: true });

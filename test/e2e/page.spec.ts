@@ -1,9 +1,9 @@
-/** The page around a run: what it says without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
+/** Tests the page around a run: messages without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
 
 import { expect } from '@playwright/test';
 import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-test('the adapter is named, loudly where it is software; another algorithm brings its own clip range, not that of the file', async ({
+test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
   page,
 }) => {
   await openPage(page);
@@ -26,7 +26,7 @@ test('the adapter is named, loudly where it is software; another algorithm bring
   await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
-test('without WebGPU it says what is missing and what to do', async ({ page }) => {
+test('without WebGPU the page says what is missing and what to do', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto('/');
   await expectState(page, 'no-gpu');
@@ -34,7 +34,7 @@ test('without WebGPU it says what is missing and what to do', async ({ page }) =
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('with WebGPU but no adapter it says where to look', async ({ page }) => {
+test('with WebGPU but no adapter the page says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
     Object.assign(globalThis, { adapterFound: false });
@@ -44,7 +44,7 @@ test('with WebGPU but no adapter it says where to look', async ({ page }) => {
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
-test('Start can be pressed before the GPU has answered: the run begins once it has, or is told that there is none', async ({
+test('Start can be pressed before the GPU has answered: the run starts afterwards, or reports that there is no GPU', async ({
   page,
   engine,
 }) => {
@@ -66,7 +66,7 @@ test('Start can be pressed before the GPU has answered: the run begins once it h
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('a bad setting is refused in one sentence and can be corrected', async ({ page }) => {
+test('a bad setting is refused with one error message and can be corrected', async ({ page }) => {
   await page.goto(address({ ...TINY, lr: -1 }));
   await expect(page.getByRole('alert')).toContainText('Learning rate is -1; allowed:');
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
@@ -80,7 +80,10 @@ test('an unknown key in the address names the nearest known one', async ({ page 
   await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
 });
 
-test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page, engine }) => {
+test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({
+  page,
+  engine,
+}) => {
   engine.upTo(0);
   await openPage(page, { ...TINY, steps: 5 });
   await page.getByRole('button', { name: 'Start' }).click();
@@ -105,14 +108,14 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await expect(page.getByText('Stopped after step 3.')).toBeVisible();
 
   engine.upTo(0, 'load');
-  await page.getByLabel('Tries per problem').fill('4'); // another engine
+  await page.getByLabel('Tries per problem').fill('4'); // other sizes need another engine
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('a stop that is asked for before there is a run is heard', async ({ page }) => {
+test('a stop that is requested before the run exists takes effect', async ({ page }) => {
   let arrive = () => {};
   const asked = new Promise<void>((resolve) => (arrive = resolve));
   await page.route(/\/run(\.ts|-)/, async (route) => {
@@ -127,9 +130,9 @@ test('a stop that is asked for before there is a run is heard', async ({ page })
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page, engine }) => {
+test('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
   engine.upTo(1);
-  // The page waits for seconds before it opens another engine; no test is about how many.
+  // The page waits for seconds before it opens another engine. No test depends on how many.
   await page.addInitScript(() => {
     const { setTimeout } = window;
     const withoutSeconds = (then: () => void, ms = 0) => setTimeout(then, ms < 1000 ? ms : 0);

@@ -1,4 +1,4 @@
-/** A room that our page can work for: the default recipe, on a real nats-server, with a controller that only counts. */
+/** A room for our page: the default recipe on a real nats-server, with a controller that only counts samples. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, type Locator, type Page } from '@playwright/test';
@@ -13,7 +13,7 @@ import { TestRoom } from '../natsServer.ts';
 
 interface RealRoomOptions {
   overrides?: string[];
-  /** Problems of `groups`. */
+  /** Number of problems of `groups`. */
   problems?: number;
   ackWaitMs?: number;
   tls?: ServerOptions['tls'];
@@ -55,7 +55,7 @@ export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000
   };
 }
 
-/** Opens our page for a room, and hears of every socket that it opens, the development server's own aside. */
+/** Opens our page for a room, and records every socket that it opens, except the development server's. */
 export async function openFor(page: Page, address: string, code: string, root = '/'): Promise<string[]> {
   const sockets: string[] = [];
   page.on('websocket', (socket) => {

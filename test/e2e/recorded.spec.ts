@@ -1,4 +1,4 @@
-/** The recorded run: where there is no WebGPU it is what the page shows, and says that it is one. */
+/** Tests the recorded run: without WebGPU the page shows it, and says that it is a recording. */
 
 import { expect } from '@playwright/test';
 import { expectPoints, expectState, openPage, points, skipUnlessFull, test } from './demo.ts';
@@ -27,7 +27,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
 });
 
-test('with WebGPU it is watched by a button, and put away', async ({ page }) => {
+test('with WebGPU a button plays the recorded run, and closes it', async ({ page }) => {
   skipUnlessFull();
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await openPage(page);

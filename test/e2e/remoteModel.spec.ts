@@ -1,4 +1,4 @@
-/** Models from a hub on another origin: downloaded by the worker into the real OPFS, resumed, kept, read in pieces. */
+/** Tests models from a hub on another origin: downloaded by the worker into the real OPFS, resumed, kept, read in pieces. */
 
 import { readFileSync } from 'node:fs';
 import { expect, type Page } from '@playwright/test';
@@ -22,7 +22,7 @@ const start = async (page: Page, more: Record<string, string> = {}) => {
 const bytesAsked = () => hub.log.filter((line) => line.startsWith('/cdn/'));
 const line = (page: Page) => page.locator('#download');
 
-/** Sends half of the weights, then waits to be let go, and breaks. */
+/** Sends half of the weights, waits for a signal, then breaks the connection. */
 function stopHalfWay(): { broken: () => void; half: number } {
   const all = hub.files.get(WEIGHTS)!;
   const half = Math.floor(all.length / 2);
@@ -38,7 +38,7 @@ function stopHalfWay(): { broken: () => void; half: number } {
   return { broken: letGo, half };
 }
 
-test('a transfer that breaks half-way: shown, resumed, and not made again', async ({ page }) => {
+test('a broken download is shown and resumed, and not repeated later', async ({ page }) => {
   const { broken, half } = stopHalfWay();
   await start(page);
   const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
@@ -58,7 +58,7 @@ test('a transfer that breaks half-way: shown, resumed, and not made again', asyn
   expect(bytesAsked()).toEqual([]);
 });
 
-test('a page that is left half-way goes on from there when it is opened again', async ({ page }) => {
+test('a download of a closed page is resumed when the page is opened again', async ({ page }) => {
   onlyInFull();
   const { broken, half } = stopHalfWay();
   await start(page);
@@ -74,7 +74,7 @@ test('a page that is left half-way goes on from there when it is opened again', 
   expect(from).toBeLessThanOrEqual(half);
 });
 
-test('what cannot be had is one sentence on the page', async ({ page }) => {
+test('a failed download is one error message on the page', async ({ page }) => {
   await start(page, { 'model.path': 'org/nope' });
   await expectState(page, 'failed');
   const notice = page.locator('.notice.error');

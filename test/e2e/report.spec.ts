@@ -1,4 +1,4 @@
-/** The reports of the command line, opened from disk as a user does: what they show, and that text from a run stays text. */
+/** Tests the reports of the command line, opened from disk: what they show, and that text from a run stays text. */
 
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -76,12 +76,12 @@ test.beforeEach(async ({ page }) => {
   await page.setViewportSize({ width: 375, height: 800 });
 });
 
-/** Opens a page of the folder; nothing on it may fail, load anything, or be wider than a phone. */
+/** Opens a page of the folder. Nothing in it may fail, load anything, or be wider than a phone. */
 async function open(page: Page, name: string): Promise<void> {
   await page.goto(`file://${join(folder, name)}`);
   await expect(page.locator('h1')).toBeVisible();
   await expectNoViolations(page, name);
-  await page.emulateMedia({ colorScheme: 'dark' }); // curves are drawn anew
+  await page.emulateMedia({ colorScheme: 'dark' }); // curves are redrawn
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(375);
   await expect(page.locator('script')).toHaveCount(2);
   await expect(page.locator('img')).toHaveCount(0);
@@ -103,7 +103,7 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
   expect(inPage).toEqual(JSON.parse(readFileSync(join(folder, 'report.json'), 'utf8')));
 });
 
-test('a script that came into a report all the same would not run', async ({ page }) => {
+test('a script that got into a report would not run', async ({ page }) => {
   await open(page, 'report.html');
   await page.evaluate(() => {
     const script = document.createElement('script');
@@ -113,7 +113,7 @@ test('a script that came into a report all the same would not run', async ({ pag
   await expect(page).not.toHaveTitle('broken');
 });
 
-test('profile.html tells where the time went', async ({ page }) => {
+test('profile.html shows how the time was spent', async ({ page }) => {
   await open(page, 'profile.html');
   await expect(page.locator('body')).toContainText('1 steps, 5 samples.');
   await expect(page.locator('h2')).toHaveCount(9);
@@ -124,7 +124,7 @@ test('profile.html tells where the time went', async ({ page }) => {
   expect(await page.locator('body').innerHTML()).not.toMatch(/NaN|undefined/);
 });
 
-/** The page of the folder with another report in it. */
+/** Writes the page with another report in it. */
 function writeWith(name: string, report: object): void {
   const json = JSON.stringify(report).replaceAll('<', '\\u003c');
   const html = readFileSync(join(folder, 'report.html'), 'utf8');
@@ -185,7 +185,7 @@ test('replay.html colours tokens by their gradient, by loss side by side', async
     'd loss / d logp \u22120.20, weight 0.10, advantage 1.00, ratio 1.25',
   );
   const colours = await tokens.evaluateAll((all) => all.map((token) => getComputedStyle(token).backgroundColor));
-  expect(new Set(colours).size).toBe(3); // likelier, less likely, and none
+  expect(new Set(colours).size).toBe(3); // more likely, less likely, and equal
   expect(colours.filter((colour) => colour === colours[1])).toHaveLength(4);
   await expect(page.locator('article .token.clipped')).toHaveCount(2);
   await expect(page.locator('article .token.untrained')).toHaveCount(2);

@@ -1,4 +1,7 @@
-/** Pages as workers of rooms: over a WebSocket to a real nats-server, a bare one beside a worker in Node, and ours by `?room=`. */
+/**
+ * Tests pages as workers of rooms: over a WebSocket to a real nats-server, a minimal page next to a worker in Node, and our page by
+ * `?room=`.
+ */
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -28,14 +31,14 @@ test('a page and a Node process train in one room, and the page leaves', async (
       rolldownOptions: { output: { codeSplitting: false } },
     },
   })) as Rolldown.RolldownOutput[];
-  // Localhost is a secure context, as every page with WebGPU is.
+  // Localhost is a secure context, like every page with WebGPU.
   const host = createServer((_, response) => void response.setHeader('Content-Type', 'text/html').end('<p>room</p>'));
   await new Promise<void>((listening) => host.listen(0, '127.0.0.1', listening));
   await page.goto(`http://127.0.0.1:${(host.address() as AddressInfo).port}/`);
   await page.addScriptTag({ type: 'module', content: output[0].code });
   const room = await TestRoom.start();
   const saved: Saved = { trained: [], begun: 0 };
-  // No group is given to the other worker because a busy machine is late with it.
+  // A long limit, so that a busy machine does not lose its group to the other worker.
   const controller = await Controller.open(room, saved, { ackWaitMs: 60_000 });
   const node = fakeWorker(room, { name: 'node' });
   try {
@@ -93,7 +96,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     expect(trajectory.logProbs.every((logProb) => logProb <= 0 && logProb > -30)).toBe(true);
     await rollouter.updateWeights(1);
     await expect(tile(page, 'Weights of step')).toHaveText('1');
-    engine.upTo(8, 'turn'); // 24 more tries are begun: the page leaves in the middle of some
+    engine.upTo(8, 'turn'); // 24 more tries are started, so the page leaves in the middle of some
     await rollouter.start(groups.slice(2));
     await engine.reached(9, 'turn');
     await expect.poll(() => samples.length).toBeGreaterThan(4);
@@ -120,7 +123,7 @@ test.describe('with TLS', () => {
   });
   test.afterEach(() => rm(folder, { recursive: true, force: true }));
 
-  test.describe('a certificate that the browser takes', () => {
+  test.describe('a certificate that the browser trusts', () => {
     test.use({ ignoreHTTPSErrors: true });
 
     test('our page joins by wss, generates, and leaves', async ({ page }) => {
@@ -144,7 +147,7 @@ test.describe('with TLS', () => {
     });
   });
 
-  test('a certificate that the browser does not trust ends in a sentence that says what to do', async ({
+  test('a certificate that the browser does not trust ends in an error that says what to do', async ({
     page,
     context,
   }) => {
@@ -158,7 +161,7 @@ test.describe('with TLS', () => {
       const shown = `https://${new URL(webSocketUrl).host}/`;
       await expect(problem).toContainText(`open ${shown} in another tab`);
       const tab = await context.newPage();
-      await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // it is where the browser says why
+      await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // the message of the browser is there
       await tab.close();
       await expectNoViolations(page, 'a certificate that is not trusted');
       await expect(page.getByRole('button', { name: 'Join again' })).toBeEnabled();
@@ -168,7 +171,7 @@ test.describe('with TLS', () => {
   });
 });
 
-test('our page takes no for an answer, and says what is wrong with code, server and address', async ({ page }) => {
+test('our page respects a refusal, and reports errors of code, server and address', async ({ page }) => {
   const room = await TestRoom.start();
   const { webSocket: webSocketUrl } = room.server;
   const problem = region(page).locator('.notice.error');
@@ -204,9 +207,9 @@ test('our page takes no for an answer, and says what is wrong with code, server 
   }
 });
 
-test('a tab that is closed gives its groups back at once', async ({ page, engine }) => {
+test('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
-  // The page has a place for a third group, and asks for it all the time.
+  // The page has space for a third group, and requests one all the time.
   const real = await realRoom({ problems: 2, ackWaitMs: 60_000 });
   const { host, samples, rollouter, groups } = real;
   try {
@@ -216,7 +219,7 @@ test('a tab that is closed gives its groups back at once', async ({ page, engine
     await rollouter.start(groups);
     const held = async () => (await host.jsm.consumers.info(PROMPTS.stream, PROMPTS.consumer)).num_ack_pending;
     await expect.poll(held).toBe(2);
-    await engine.reached(1, 'turn'); // they have arrived there as well
+    await engine.reached(1, 'turn'); // the tries have also arrived in the engine
     await page.close();
     expect(samples.length).toBeLessThan(4);
     const node = fakeWorker(real.room, { name: 'node' });
@@ -228,9 +231,7 @@ test('a tab that is closed gives its groups back at once', async ({ page, engine
   }
 });
 
-test('a connection that is lost: the page says so, goes on when it is back, and leaves without it', async ({
-  page,
-}) => {
+test('the page reports a lost connection, continues when it is back, and can leave without it', async ({ page }) => {
   const real = await realRoom();
   const { samples, rollouter, groups } = real;
   const status = region(page).getByRole('status');

@@ -1,4 +1,4 @@
-/** What test/e2e/room.spec.ts runs in a page: a worker of a room by a WebSocket, its samples made up. */
+/** Code that test/e2e/room.spec.ts runs in a page: a worker of a room over a WebSocket, with invented samples. */
 
 import { connectByWebSocket } from '../../src/extensions/rooms/connect.ts';
 import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';

@@ -1,18 +1,16 @@
-/** Changing the rules during a run, as a user does it. */
+/** Tests changing the rules during a run, like a user. */
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { expectPoints, expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
 
-test('typing is kept, also if effects run late: the editor has what was typed, and its page answers', async ({
-  page,
-}) => {
-  // As on a busy device, but always: what Preact does after a frame comes when some letters more were typed.
+test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
+  // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
   await page.addInitScript(() => {
     const { setTimeout } = window;
     const late = 250;
     window.requestAnimationFrame = (then) => Number(setTimeout(() => then(performance.now()), late));
-    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35: Preact's own
+    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35 ms is Preact's own delay
     window.setTimeout = withLateEffects as typeof window.setTimeout;
   });
   await openPage(page, TINY);
@@ -24,7 +22,7 @@ test('typing is kept, also if effects run late: the editor has what was typed, a
   await page.keyboard.press('ControlOrMeta+A');
   const typed = 'reward = ({ a }) => 1';
   await page.keyboard.type(typed, { delay: 80 });
-  await page.waitForTimeout(1000); // for effects that are still to come
+  await page.waitForTimeout(1000); // time for pending effects
   expect(await text()).toBe(typed);
   expect(await page.evaluate(() => 1)).toBe(1);
   await page.keyboard.type('er'); // the cursor is at the end
@@ -40,7 +38,7 @@ test('typing is kept, also if effects run late: the editor has what was typed, a
   await expect.poll(text).toContain('return tokens / 100;');
 });
 
-/** Types over all that the editor holds. */
+/** Replaces the complete text of the editor by typing. */
 async function write(page: Page, label: string, code: string): Promise<void> {
   const editor = page.getByRole('textbox', { name: label });
   await editor.click();
@@ -48,7 +46,7 @@ async function write(page: Page, label: string, code: string): Promise<void> {
   await page.keyboard.insertText(code);
 }
 
-test('a reward with a mistake is marked at its line; mended, it pays from the next step on; settings change too; all of it is kept with the run', async ({
+test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too; the run stores all changes', async ({
   page,
   engine,
 }) => {
@@ -81,7 +79,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
   await expect(page.getByRole('list', { name: 'What was changed' })).toContainText('Step 3 Reward: a reward');
 
-  // Tab leaves the editor, and undo brings back what was there.
+  // Tab leaves the editor, and undo restores the old text.
   await page.getByRole('textbox', { name: 'Code of the reward' }).click();
   await page.keyboard.press('ControlOrMeta+Z');
   await expect(panel.locator('.cm-content')).toContainText('return 5 +;');
@@ -145,7 +143,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   });
 });
 
-/** `step` is done by the reward of the test; the run is stopped in it. */
+/** Expects that `step` uses the reward of the test, and stops the run during it. */
 async function goesByTheReward(page: Page, engine: TestGate, step: number): Promise<void> {
   await engine.reached(step);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
@@ -157,7 +155,7 @@ async function goesByTheReward(page: Page, engine: TestGate, step: number): Prom
   await expect(changed).toContainText('Step 3 Reward: a reward of your own');
 }
 
-/** The newest value of a curve, and how much it has changed since its first. */
+/** Returns the newest value of a curve, and its change since the first. */
 async function newest(page: Page, chart: string): Promise<{ value: number; change: number }> {
   const figure = page.locator(`figure[data-chart="${chart}"]`);
   const numberIn = async (part: string) =>

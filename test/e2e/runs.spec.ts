@@ -1,11 +1,11 @@
-/** Two runs over each other: what changed, both curves in every chart, a fork, and both branches of it. */
+/** Tests two overlaid runs: their differences, both curves in every chart, a fork, and both of its branches. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, inkOf, noticesOf, openPage, points, test, TINY } from './demo.ts';
 
 const THREE = { ...TINY, steps: 3, 'trainer.saveFreq': 1 };
 
-test('a second run beside the first, and a fork of it', async ({ page }) => {
+test('a second run is shown next to the first, and forked', async ({ page }) => {
   await openPage(page, THREE);
   await start(page);
   await expect(page.locator('#runs')).toContainText('the first run');

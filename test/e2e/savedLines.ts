@@ -1,4 +1,4 @@
-/** What a run has logged in the browser's files. */
+/** Reads the log of a run from the browser's files. */
 
 import type { Page } from '@playwright/test';
 
@@ -7,7 +7,7 @@ export interface Line {
   [metric: string]: number;
 }
 
-/** metrics.jsonl of the newest run in the browser's files, without what a clock measured. */
+/** Returns metrics.jsonl of the newest run in the browser's files, without timings. */
 export async function savedLines(page: Page): Promise<Line[]> {
   const text = await page.evaluate(async () => {
     const runs = await (await navigator.storage.getDirectory()).getDirectoryHandle('runs');

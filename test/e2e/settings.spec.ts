@@ -1,9 +1,9 @@
-/** The settings form: wrong fields say what is wrong beside them, and Start waits for a run that can be. */
+/** Tests the settings form: wrong fields show an error next to them, and Start waits for valid settings. */
 
 import { expect } from '@playwright/test';
 import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-test('what is wrong is said once, beside its field, by its label, and Start waits', async ({ page }) => {
+test("an error is shown once, next to its field, with the field's label, and Start waits", async ({ page }) => {
   await openPage(page);
   const [steps, start] = [page.getByRole('textbox', { name: 'Steps' }), page.getByRole('button', { name: 'Start' })];
   const problem = page.getByRole('alert');
@@ -32,9 +32,7 @@ test('what is wrong is said once, beside its field, by its label, and Start wait
   await expect(start).toBeDisabled();
 });
 
-test('a wrong choice of the address is named, and a recipe that is not there opens the default one', async ({
-  page,
-}) => {
+test('a wrong choice in the address is named, and an unknown recipe opens the default one', async ({ page }) => {
   await page.goto('/?algorithm=foo');
   await expect(page.getByRole('alert')).toContainText('Algorithm is "foo"');
   await expect(page.getByLabel('Algorithm')).toHaveValue('foo');
@@ -47,7 +45,9 @@ test('a wrong choice of the address is named, and a recipe that is not there ope
   await expect(page.locator('#adapter')).not.toHaveText('No GPU');
 });
 
-test('Enter in a field starts, keeps the focus, and a later typo leaves the run as it ended', async ({ page }) => {
+test('Enter in a field starts a run and keeps the focus, and a later typo does not change the finished run', async ({
+  page,
+}) => {
   await openPage(page, { ...TINY, steps: 2 });
   const steps = page.getByRole('textbox', { name: 'Steps' });
   await steps.press('Enter');

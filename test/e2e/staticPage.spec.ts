@@ -1,4 +1,4 @@
-/** `npm run build:page`: the folder under a sub-path of a server that knows nothing, and the one file from a disk. */
+/** Tests `npm run build:page`: the folder under a sub-path of a plain static server, and the single file from a disk. */
 
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -68,7 +68,7 @@ test('a link preview finds title, description and picture', () => {
   expect([png.readUInt32BE(16), png.readUInt32BE(20)]).toEqual([1200, 630]);
 });
 
-test('the one file trains from a disk, without a server', async ({ page }) => {
+test('the single file trains from a disk, without a server', async ({ page }) => {
   const asked: string[] = [];
   page.on('request', (request) => {
     if (!/^(data|blob):/.test(request.url())) asked.push(request.url());
@@ -87,14 +87,14 @@ test('the one file trains from a disk, without a server', async ({ page }) => {
   expect(asked).toEqual([`${file}${query}`]);
 });
 
-test('the one file plays the recorded run where there is no WebGPU', async ({ page }) => {
+test('the single file plays the recorded run without WebGPU', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto(pathToFileURL(join(folder, 'webgrpo.html')).href);
   await expectState(page, 'no-gpu');
   await expect.poll(() => points(page, 'reward')).toBeGreaterThan(3);
 });
 
-test('the folder and the one file work for a room, and connect to nothing else', async ({ page }) => {
+test('the folder and the single file work for a room, and connect to no other server', async ({ page }) => {
   test.skip(!hasNatsServer(), 'nats-server is not installed');
   const real = await realRoom();
   const refused: string[] = [];

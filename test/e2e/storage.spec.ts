@@ -1,4 +1,4 @@
-/** A window without OPFS keeps its runs all the same. */
+/** Tests that a window without OPFS saves its runs too. */
 
 import { expect } from '@playwright/test';
 import { expectKept, expectState, openPage, test, TINY } from './demo.ts';
@@ -7,7 +7,7 @@ const WITHOUT_OPFS = () => {
   StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException('no', 'SecurityError'));
 };
 
-test('without OPFS, a run is kept in IndexedDB, and gone on with after a reload', async ({ page, engine }) => {
+test('without OPFS a run is stored in IndexedDB, and continues after a reload', async ({ page, engine }) => {
   engine.upTo(2);
   await page.addInitScript(WITHOUT_OPFS);
   await openPage(page, { ...TINY, steps: 3, 'trainer.saveFreq': 1 });

@@ -1,4 +1,4 @@
-/** A task from another origin: nothing is fetched before somebody says so; then it trains, in its sandbox. */
+/** Tests a task from another origin: nothing is fetched before the visitor agrees. Afterwards the task trains in its sandbox. */
 
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
@@ -38,10 +38,10 @@ test('a link asks before anything is fetched, names the host, and takes no for a
   expect(seen.filter((url) => url.includes(host()))).toEqual([]);
 });
 
-test('let in, it trains; what it reaches for is not there', async ({ page }) => {
+test('an allowed module trains; forbidden names are undefined in it', async ({ page }) => {
   const REACHED = ['fetch', 'XMLHttpRequest', 'WebSocket', 'importScripts', 'indexedDB', 'localStorage', 'caches'];
   REACHED.push('navigator', 'postMessage', 'document', 'window', 'self', 'Worker', 'crypto', 'SharedArrayBuffer');
-  // Problems that say which of them is there.
+  // Problems that list which forbidden names the module can reach.
   module = module.replace('What is', `\${${JSON.stringify(REACHED)}.filter((name) => name in globalThis).join()} is`);
   await openPage(page, { ...TINY, steps: 1, task: `http://${host()}/sums.js` });
   await page.getByRole('button', { name: 'Start' }).click();

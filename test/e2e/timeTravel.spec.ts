@@ -1,15 +1,19 @@
-/** Back to an earlier step of a run: its tries, the same step trained again bit for bit, and another way on from there. */
+/** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from it. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-/** Tries that differ, so that the weights move. */
+/** Settings whose tries differ, so that the weights change. */
 const THREE = {
   ...TINY,
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 48, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
 };
 
-test('back to a step, replayed bit for bit, gone on from', async ({ page, context, engine }) => {
+test('a run is taken back to a step, replayed bit for bit, and continued from there', async ({
+  page,
+  context,
+  engine,
+}) => {
   engine.upTo(1);
   await openPage(page, THREE);
   await page.getByRole('button', { name: 'Start', exact: true }).click();
@@ -44,7 +48,7 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
     await changeLog(page, 3);
     engine.upTo(0, 'turn');
     await page.reload();
-    await engine.held('turn'); // of the session that is opened ahead, and is used below
+    await engine.held('turn'); // of the session that is opened ahead and used below
     await expect(slider).toBeVisible();
     await slider.fill('2');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
@@ -79,7 +83,7 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
   });
 });
 
-/** Another value of one number of a step, as if it had come out so. */
+/** Changes one number of a step in the log, so that the replay differs. */
 const changeLog = (page: Page, step: number) =>
   page.evaluate(async (step) => {
     const runs = await (await navigator.storage.getDirectory()).getDirectoryHandle('runs');

@@ -1,24 +1,24 @@
-/** The main job in the page: the reward rises, the curves and the conversations show it, and the page stays responsive. */
+/** Tests the main purpose of the page: the reward rises, curves and conversations show it, and the page stays responsive. */
 
 import { readFile } from 'node:fs/promises';
 import { expect, type Page } from '@playwright/test';
 import { expectPoints, expectState, inkOf, openPage, test, TINY, waitForStep } from './demo.ts';
 import { expectShortTasks, watchMainThread } from './mainThread.ts';
 
-/** A short run at four times the rate: one seed and adapter always give the same curve. */
+/** Steps of a short run at four times the learning rate. One seed on one adapter always gives the same curve. */
 const STEPS = 6;
 const QUICK = { steps: STEPS, lr: 1e-3, 'data.valMaxSamples': 32, 'trainer.testFreq': 0 };
 
 test('trains in the page until the reward rises', async ({ page, browser }) => {
   await openPage(page, QUICK);
-  // What opening the page loads and tries before Start is done.
+  // Everything that opening the page loads and tries before Start is done.
   await expect(page.locator('.try').first()).toBeVisible({ timeout: 60_000 });
   const stopWatching = await watchMainThread(browser, page);
   const started = Date.now();
   await page.getByRole('button', { name: 'Start' }).click();
   await waitForStep(page, 1);
   const firstStep = (Date.now() - started) / 1000;
-  // Start, evaluation and two steps: everything the page ever does. A trace of all steps would fill the memory.
+  // Start, evaluation and two steps cover everything that the page does. A trace of all steps would fill the memory.
   await waitForStep(page, 2);
   const busy = await stopWatching();
   expect(busy.tasks, 'tasks in the trace').toBeGreaterThan(100);
@@ -64,7 +64,7 @@ function expectLearned(metrics: Record<string, number>[], rewards: number[]): vo
   expect(after, `greedy accuracy was ${before}`).toBeGreaterThan(before + 0.1);
 }
 
-/** Every curve has its points and is drawn; evaluations came before and after. */
+/** Expects that every curve has its points and is drawn, with evaluations before and after the run. */
 async function expectCurves(page: Page): Promise<void> {
   for (const chart of ['reward', 'entropy', 'kl', 'grad', 'length']) await expectPoints(page, chart, STEPS);
   await expectPoints(page, 'pass', 2);
@@ -72,7 +72,7 @@ async function expectCurves(page: Page): Promise<void> {
     expect(await inkOf(page, chart), `${chart} is drawn`).toBeGreaterThan(0.005);
 }
 
-/** A problem, its tries with tool calls and their results, reward and advantage; another problem can be picked. */
+/** Expects a problem, its tries with tool calls and results, reward and advantage, and that another problem can be picked. */
 async function expectConversations(page: Page): Promise<void> {
   const rollouts = page.locator('#rollouts');
   await expect(rollouts.locator('.question')).toContainText('?');

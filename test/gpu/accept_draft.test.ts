@@ -6,7 +6,7 @@ import { poisoned, withGpu } from './gpu.ts';
 const POISON = 0xdeadbeef;
 const NONE = 0xffffffff;
 
-test.each([1, 63, 64, 65, 131])('holds what drew something else, and lets it go on, %i entries', (n) =>
+test.each([1, 63, 64, 65, 131])('rows with a rejected guess are held and later released, %i entries', (n) =>
   withGpu(async (gpu) => {
     const r = rng(n);
     const first = 3;

@@ -18,7 +18,7 @@ import { poisoned, withGpu } from './gpu.ts';
 
 const OPTIONS: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 
-/** Steps with the given gradients, each from norm to update; weights and moments, and the norms, against float64. */
+/** Runs steps with the given gradients, each from norm to update. Compares weights, moments and norms to float64. */
 async function check(
   w: Float32Array,
   gradients: Float32Array[],
@@ -44,12 +44,12 @@ async function check(
     }
     const [m, v] = [state.expAvg.get('w')!, state.expAvgSq.get('w')!];
     const steps = gradients.length;
-    // A scale is off by the norm's error, and exact without clipping; beta and 1 - beta are off by U each a step.
+    // A clipping scale has the norm's error, and is exact without clipping. beta and 1 - beta have an error of U per step.
     const scale = maxNorm > 0 ? (n / NORM_SLOTS + 300) * U : 0;
     const errorM = scale + 8 * steps * U;
     const errorV = 2 * errorM;
     const largest = gradients.reduce((max, g) => Math.max(max, ...g.subarray(0, 5000).map(Math.abs)), 0);
-    const update = steps * options.lr * 4; // of a weight, in all: no step is longer than a few lr
+    const update = steps * options.lr * 4; // total change of a weight: no step is longer than a few lr
     expectWithin(await readRoomy(gpu, views.m, n), m, (i) => errorM * (Math.abs(m[i]) + largest));
     expectWithin(await readRoomy(gpu, views.v, n), v, (i) => errorV * v[i] + 1e-36);
     const want = weights.get('w')!;

@@ -3,8 +3,8 @@ import { addInto } from '../../src/gpu/ops/add_into.ts';
 import { rng } from '../random.ts';
 import { withGpu } from './gpu.ts';
 
-// 4194304 elements fill one grid dimension of 65535 workgroups and one more.
-test.each([1, 63, 64, 65, 4194304])('y += x over %i values, and nothing behind them', (n) =>
+// 4194304 elements need one workgroup more than a grid dimension of 65535 holds.
+test.each([1, 63, 64, 65, 4194304])('y += x over %i values changes nothing behind them', (n) =>
   withGpu(async (gpu) => {
     const r = rng(n);
     const [x, y] =

@@ -1,4 +1,4 @@
-/** Cases of a slot's words in `extras`; unused ones are poisoned. */
+/** Cases of the values of a slot in `extras`; unused values are poisoned. */
 import { EXTRA_WIDTH } from '../../src/gpu/ops/adjust_logits.ts';
 import type { Adjustments } from './adjustReference.ts';
 

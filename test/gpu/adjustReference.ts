@@ -1,4 +1,4 @@
-/** Penalties, biases and least length in float64, from the description in kernels/adjust_logits.wgsl. */
+/** Penalties, biases and minimum length in float64, from the description in kernels/adjust_logits.wgsl. */
 
 export interface Adjustments {
   repetitionPenalty?: number;
@@ -12,7 +12,7 @@ const FORBIDDEN = -1e30;
 
 /**
  * @param promptIds tokens of the context
- * @param drawnIds tokens drawn this turn
+ * @param drawnIds tokens sampled in this turn
  */
 export function adjustedLogits(
   logits: ArrayLike<number>,

@@ -88,7 +88,7 @@ test.each(SIZES)('every setting against float64, V=%i', (V) =>
     slots.forEach(({ settings, promptIds, drawnIds, stops }, s) => {
       const row = (s * 2) % 3;
       const want = adjustedLogits(logits.subarray(row * V, (row + 1) * V), settings, promptIds, drawnIds, stops);
-      // bias, product, and a subtraction for each penalty: each rounds once at most at the size of what it handles
+      // bias, product, and one subtraction per penalty: each rounds at most once, relative to the values that it combines
       const bound = (i: number) => 8 * U * (Math.abs(want[i]) + 12);
       expectWithin(adjusted.subarray(s * V, (s + 1) * V), want, (i) => (Math.abs(want[i]) > 1e29 ? 1e23 : bound(i)));
       expect([...entries.subarray(s * 4, s * 4 + 4)]).toEqual([s, s, row, 1]);
@@ -116,7 +116,7 @@ test('as many biases as there may be, each on its own token', () =>
     expectWithin(adjusted, want, (i) => 8 * U * (Math.abs(want[i]) + 40));
   }));
 
-test('a slot that is done says so; entries before `first` are left out', () =>
+test('a finished slot is marked; entries before `first` are skipped', () =>
   withGpu(async (gpu) => {
     const V = 7;
     const logits = rng(7).normals(2 * V);

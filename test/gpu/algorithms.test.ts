@@ -1,4 +1,4 @@
-/** Every algorithm the config knows makes one whole step on a tiny model: generate, advantages, fused loss, update. */
+/** Runs one complete step of every algorithm of the config on a tiny model: generate, advantages, fused loss, update. */
 import { beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
@@ -9,7 +9,7 @@ import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** Pays for something every sample has in a different amount, so that each group has a spread. */
+/** Rewards a property that differs between samples, so that each group has a spread. */
 const task: SyncTask = {
   name: 'length',
   train: (index) => ({ id: `train-${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
@@ -46,7 +46,7 @@ beforeAll(async () => {
   });
 }, 120_000);
 
-/** Every run starts from these, so that two of them can be compared. */
+/** Initial weights of every run, so that runs can be compared. */
 const START = initWeights({ ...tinyConfig, vocabSize: 512 }, 3);
 
 async function restart(): Promise<void> {
@@ -122,11 +122,11 @@ test.each([
   expect(metrics['rollout_corr/k3_kl']).toBeGreaterThan(0);
 });
 
-test('weights made on the host are those that the kernel makes', async () => {
+test("weights computed on the host equal the kernel's", async () => {
   await restart();
   const fused = await oneStep({ name: 'reinforce' }, far);
   await restart();
-  // A rejection that rejects nothing, and weights that stay within IcePop's bounds, take the long way.
+  // A rejection that rejects nothing, and weights within IcePop's bounds, still run the code of the correction.
   const correction = {
     rolloutIs: 'token',
     rolloutIsThreshold: '1e-9_1e9',
@@ -158,14 +158,14 @@ test('the entropy bonus follows its target, update by update as in TRL', async (
   const actor = { entropyCoeff: 0.25, entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 2 };
   const trainer = new GrpoTrainer({ config: configOf({}, actor), task, engine });
   const seen = [await trainer.step(), await trainer.step(), await trainer.step()];
-  // TRL: the last entropy is infinite before the first update, so that one has no bonus; then the weight rises each time.
+  // TRL: the last entropy is infinite before the first update, so the first update has no bonus. Then the weight rises each time.
   const applied = [0, 0.75, 1.25, 1.75, 2, 2];
-  const want = [0, 1, 2].map((step) => (applied[2 * step] + applied[2 * step + 1]) / 2); // two updates a step
+  const want = [0, 1, 2].map((step) => (applied[2 * step] + applied[2 * step + 1]) / 2); // two updates per step
   expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual(want);
   expect(trainer.state.entropy).toEqual({ coeff: 2, acts: true });
 });
 
-test('the reference is refreshed, and a checkpoint carries it', async () => {
+test('the reference is updated, and a checkpoint contains it', async () => {
   await restart();
   const config = configOf({}, { klLossCoef: 0.1 });
   Object.assign(config.trainer, { refUpdateFreq: 2, refMixupAlpha: 0.5 });
@@ -181,7 +181,7 @@ test('the reference is refreshed, and a checkpoint carries it', async () => {
   await engine.reference!.importWeights(START);
 });
 
-test('rae: the baselines of roles go on from a checkpoint', async () => {
+test('rae: the baselines of roles are restored from a checkpoint', async () => {
   await restart();
   const roles: SyncTask = {
     ...task,
@@ -207,7 +207,7 @@ test("a user's own advantage", async () => {
   expect(metrics['critic/advantages/max']).toBeCloseTo(metrics['critic/score/max'] - 3, 5);
 });
 
-test('dynamic sampling draws a prompt for every group left out, up to its credits', async () => {
+test('dynamic sampling replaces every filtered group by a new prompt, up to its limit', async () => {
   await restart();
   let scored = 0;
   const reward: Task['reward'] = ({ problem }) => ({ score: 1, acc: problem.id === 'train-1' ? scored++ % 2 : 1 });
@@ -224,8 +224,8 @@ test('dynamic sampling draws a prompt for every group left out, up to its credit
   expect(new Set(samples.map(({ problem }) => problem.id))).toEqual(new Set(['train-1']));
 });
 
-test('replay trains where the step itself has no signal, off policy, and goes on from a checkpoint', async () => {
-  /** Problems of the first step differ in their samples' scores; those after it all score the same. */
+test('replay trains off policy if the step has no signal, and resumes from a checkpoint', async () => {
+  /** Samples of a problem differ in score in the first step, and have equal scores afterwards. */
   const reward: Task['reward'] = (sample) => ({
     score: Number(sample.problem.id.split('-')[1]) < 2 ? sample.responseTokens + sample.response.length : 1,
     acc: 0,
@@ -254,11 +254,11 @@ test('replay trains where the step itself has no signal, off policy, and goes on
   expect(without.second.metrics['actor/grad_norm']).toBe(0);
   const { first, second, moved } = await run(8, false);
   expect(second.metrics['actor/grad_norm']).toBeGreaterThan(0);
-  expect(Math.abs(moved / without.moved - 1)).toBeGreaterThan(0.01); // those are Adam's moments alone
+  expect(Math.abs(moved / without.moved - 1)).toBeGreaterThan(0.01); // the remaining steps are by Adam's moments alone
   expect(second.metrics['training/replayed_groups']).toBe(2);
   expect(second.metrics['training/replay_age']).toBe(1);
   expect(second.metrics['actor/ppo_kl']).not.toBe(0); // the first update's samples, under the policy after it
-  expect(second.metrics['critic/score/max']).toBe(1); // of what the step sampled, not of the replays
+  expect(second.metrics['critic/score/max']).toBe(1); // of the step's own samples, not of the replayed ones
   const drawnFirst = new Map(first.samples.map(({ trajectory }) => [trajectory.responseIds.join(), trajectory]));
   for (const { trajectory } of second.samples)
     expect(trajectory.logProbs).toEqual(drawnFirst.get(trajectory.responseIds.join())!.logProbs);

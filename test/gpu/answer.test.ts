@@ -1,4 +1,6 @@
-/** Questions beside training: heard while they are drawn, answered by start and present weights, and the run stays as it is. */
+/**
+ * Tests questions during training: answers arrive token by token, from the start weights and the current ones, and the run does not change.
+ */
 import { readFileSync } from 'node:fs';
 import { afterAll, expect, test } from 'vitest';
 import { answer } from '../../src/grpo/ask/answer.ts';
@@ -39,7 +41,7 @@ const engine = await createLocalEngine({ ...answerSizes(config, shipped.config, 
 afterAll(() => engine.destroy());
 const options = { config, task, tokenizer: engine.tokenizer, contextLength: 512, greedy: true };
 
-test('an answer is heard token by token, with its calls and what the tool says', async () => {
+test("an answer arrives token by token, with its calls and the tool's output", async () => {
   for (let number = 0; number < 20; number++) {
     const heard: { tokens: number[][]; messages: Message[] } = { tokens: [], messages: [] };
     const { messages, trajectory } = await answer({
@@ -66,7 +68,7 @@ test('an answer is heard token by token, with its calls and what the tool says',
   expect.fail('None of 20 answers has a tool call.');
 });
 
-test('start and present weights answer alike until other weights are taken over, and the next message goes on', async () => {
+test('start and current weights answer equally until other weights are loaded, and the next message continues', async () => {
   const problem = await questionOf(task, task.train(3, 1).messages[0].content);
   const both = () =>
     Promise.all(
@@ -101,7 +103,7 @@ test('start and present weights answer alike until other weights are taken over,
   );
 });
 
-test('copies of the weights in the middle of every step change no metric of a run', async () => {
+test('copying the weights during every step changes no metric of a run', async () => {
   const quiet = await train(async () => {});
   const copies: TensorMap[] = [];
   const asked = await train(async (weights) => void copies.push(await weights()));
@@ -111,7 +113,7 @@ test('copies of the weights in the middle of every step change no metric of a ru
   expect(copies.at(-1)!.get(first)!.data).not.toEqual(copies[0].get(first)!.data);
 }, 240_000);
 
-/** Metrics but times; `hear` is called at the start of every phase and with every sample. */
+/** Returns metrics without times. `hear` is called at the start of every phase and with every sample. */
 async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>): Promise<Metrics[]> {
   const small = resolveTrainConfig({
     name: 'asked',

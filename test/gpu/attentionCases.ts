@@ -1,4 +1,4 @@
-/** Inputs of the attention kernels, and how far their results may be off. */
+/** Inputs of the attention kernels, and error bounds of their results. */
 import { packGroups } from '../../src/model/packing.ts';
 import { rng } from '../random.ts';
 import { U } from './check.ts';
@@ -9,7 +9,7 @@ export interface AttentionCase {
   H: number;
   K: number;
   D: number;
-  /** Standard deviation of q and k: scores grow with its square. */
+  /** Standard deviation of q and k. Scores grow with its square. */
   scale: number;
   /** Prompt length and sample lengths of each group, packed end to end as in training. */
   groups: { prompt: number; samples: number[] }[];
@@ -23,8 +23,8 @@ const make = (H: number, K: number, D: number, scale: number, ...groups: Attenti
 };
 
 /**
- * For one head dim: one row; heads that share keys; tiles of rows that cross sequences; row counts around a workgroup;
- * scores past +-80, where the largest must be subtracted before exp.
+ * Cases for one head dim: one row; heads that share keys; tiles of rows that cross sequences; row counts around a workgroup; scores past
+ * +-80, for which the largest must be subtracted before exp.
  */
 export const attentionCases = (D: number): AttentionCase[] => [
   make(1, 1, D, 1, group(1, 1)),
@@ -34,13 +34,13 @@ export const attentionCases = (D: number): AttentionCase[] => [
   make(2, 1, D, 6 * (8 / D) ** 0.25, group(9, 20, 20), group(65, 2)),
 ];
 
-/** Three workgroups and more of every kernel, so that a grid of two in a row has several rows. */
+/** At least three workgroups of every kernel, so that a grid of two per row has several rows. */
 export const foldCase = (D: number): AttentionCase => make(4, 4, D, 0.7, group(33, 30, 34));
 
 /** Head dims whose kernels are tested: the smallest and the largest, those of models, and in --full some between. */
 export const PRINTED_HEAD_DIMS = [4, 16, 24, 32, 64, 128, ...(isFull ? [20, 48, 80, 96] : [])];
 
-/** Head dims that have no kernel of their own: odd, not a multiple of four, small, and the largest. */
+/** Head dims without a printed kernel: odd, not a multiple of four, small, and the largest. */
 export const GENERIC_CASES: AttentionCase[] = [
   ...attentionCases(6),
   make(3, 1, 7, 1, group(1, 4), group(2, 1, 3)),
@@ -64,7 +64,7 @@ export function attentionInputs({ N, H, K, D, scale, groups }: AttentionCase) {
   return { q, k, v: r.normals(N * K * D), dout: r.normals(N * H * D), ranges, queryEnd };
 }
 
-/** k [rows, K * D] and v as attention.wgsl reads them: [rows, 2 * K * D]. */
+/** Joins k [rows, K * D] and v to [rows, 2 * K * D], as attention.wgsl reads them. */
 export function joinKv(k: Float32Array, v: Float32Array, width: number): Float32Array {
   const kv = new Float32Array(k.length * 2);
   for (let row = 0; row * width < k.length; row++) {
@@ -75,14 +75,14 @@ export function joinKv(k: Float32Array, v: Float32Array, width: number): Float32
 }
 
 /**
- * Relative error of one softmax weight. S bounds |score|: a score of D products is off by (D + 3) U S; exp(x) by
- * 3 + 2 |x| ulp of 2 U, |x| <= 2 S, and the online softmax multiplies by one such factor for every new maximum.
+ * Returns the relative error of one softmax weight. S bounds |score|. A score of D products has an error of (D + 3) U S; exp(x) of 3 + 2
+ * |x| ulp of 2 U, |x| <= 2 S. The online softmax multiplies by one such factor for every new maximum.
  */
 export function weightError(keys: number, D: number, S: number): number {
   return ((D + 3) * S + 2 * (3 * keys + 4 * S) + 16) * U;
 }
 
-/** Largest sum_d |q_d k_d| / sqrt(D) over every pair of a query and a key: a bound on |score|. */
+/** Returns the largest sum_d |q_d k_d| / sqrt(D) over every pair of a query and a key, a bound on |score|. */
 export function scoreBound(q: Float32Array, k: Float32Array, D: number): number {
   const largest = (x: Float32Array) => {
     let most = 0;
@@ -92,7 +92,7 @@ export function scoreBound(q: Float32Array, k: Float32Array, D: number): number 
   return (largest(q) * largest(k)) / Math.sqrt(D);
 }
 
-/** The sums of attentionBwd in src/model/reference/ops.ts with every term positive: what roundings are relative to. */
+/** Returns the sums of attentionBwd in src/model/reference/ops.ts with every term positive. Rounding errors are relative to these. */
 export function backwardSizes(
   { H, K, D }: AttentionCase,
   x: { q: Float32Array; k: Float32Array; v: Float32Array; dout: Float32Array; ranges: Uint32Array },

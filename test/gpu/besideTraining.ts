@@ -1,4 +1,4 @@
-/** A tiny engine, what is asked of its rollout, and updates of its policy: for tests of rollout beside training. */
+/** A tiny engine, requests to its rollout, and updates of its policy, for tests of rollout during training. */
 import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { loraModules, type LoraConfig } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
@@ -10,7 +10,7 @@ import { recipeSpec } from '../recipeSpec.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
-/** Sides are multiples of 8, so that products read packed matrices as they are. */
+/** Sides are multiples of 8, so that products read packed matrices directly. */
 export const config = { ...tinyConfig, vocabSize: 512, hiddenSize: 32, headDim: 8, intermediateSize: 40 };
 
 export const lora: LoraConfig = {
@@ -49,7 +49,7 @@ const loss: TrainLoss = {
 export const AT = { temperature: 1 };
 export const ADAMW = { lr: 3e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Updates the policy so many times; what it computed on the way. */
+/** Updates the policy `updates` times. Returns everything that was computed. */
 export async function train(model: ModelEngine, updates: number): Promise<unknown[]> {
   const seen: unknown[] = [];
   for (let u = 0; u < updates; u++) {
@@ -73,7 +73,7 @@ export function request(s: number, maxNewTokens = 30): GenerateRequest {
   };
 }
 
-/** Six samples of two prompts in four slots. */
+/** Generates six samples of two prompts in four slots. */
 export async function generate(rollout: RolloutEngine): Promise<Generation[]> {
   const requests = Array.from({ length: 6 }, (_, s) => request(s));
   return Promise.all(
@@ -85,11 +85,11 @@ export async function generate(rollout: RolloutEngine): Promise<Generation[]> {
   );
 }
 
-/** What was drawn and by which log-probs, without what it is called by. */
+/** Returns sampled tokens and their log-probs, without request ids. */
 export const drawn = (generations: Generation[]) =>
   generations.map(({ tokenIds, logProbs }) => ({ tokenIds, logProbs }));
 
-/** Largest difference between the log-probs that rollout recorded and those that the policy has of the same tokens. */
+/** Returns the largest difference between the log-probs that rollout recorded and those of the policy for the same tokens. */
 export async function offPolicy(model: ModelEngine, generations: Generation[]): Promise<number> {
   let largest = 0;
   for (const [s, { tokenIds, logProbs }] of generations.entries()) {

@@ -25,7 +25,7 @@ test.for(SIZES)('to halves: the nearest; and back: exactly, n=%i', (n, { skip })
   }),
 );
 
-test('ends of the range: ties, the largest, infinity, NaN, and what is small', ({ skip }) =>
+test('ends of the range: ties, the largest, infinity, NaN, and small values', ({ skip }) =>
   withHalves(skip, async (gpu) => {
     const x = Float32Array.of(1 + 2 ** -11, 1 + 3 * 2 ** -11, 65504, 65519, 65520, -1e30, NaN, 2 ** -14, -0, 2 ** -26);
     const y = roomyHalves(gpu, 'y', x.length);
@@ -53,7 +53,7 @@ test('more workgroups than one grid dimension holds', ({ skip }) =>
     expectSame(await readHalves(gpu, y, FOLD_THREADS), rounded(x));
   }));
 
-test('every half is read as what it is worth', () => {
+test('every 16-bit float is read as its value', () => {
   for (let bits = 0; bits < 0x7c00; bits += 7) expect(halfBits(halfValue(bits))).toBe(bits);
 });
 

@@ -1,23 +1,26 @@
-/** Helpers of the kernel tests: outputs with room behind them, and comparison under a bound derived for each element. */
+/** Helpers of the kernel tests: outputs with extra space behind them, and comparison under a bound for each element. */
 import { expect } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
 import { poisoned } from './gpu.ts';
 
-/** Unit roundoff of f32: one correctly rounded operation is off by at most this, relatively. */
+/** Unit roundoff of f32, the largest relative error of one correctly rounded operation. */
 export const U = 2 ** -24;
 
-/** Shapes around the 64 threads of a workgroup, and primes. */
+/** Sizes around the 64 threads of a workgroup, and primes. */
 export const SIZES = [1, 2, 7, 63, 64, 65, 131];
 
-/** Values behind the last one that a kernel must leave alone: more than a workgroup has threads. */
+/** Number of values behind an output that a kernel must not change: more than a workgroup has threads. */
 const ROOM = 67;
 
-/** An output of n values, full of NaN, with room behind it. WebGPU drops writes past a buffer, so only room shows them. */
+/**
+ * Creates an output of n values, full of NaN, with extra space behind it. WebGPU drops writes past a buffer, so only extra space makes them
+ * visible.
+ */
 export const roomy = (gpu: Gpu, label: string, n: number): View => poisoned(gpu, label, n + ROOM);
 
 /**
- * As `roomy`, holding `data`, for outputs that are read as well: behind them lies a number, since NaN + x is NaN again
- * and would hide a stray +=.
+ * Like `roomy`, but with `data`, for outputs that are read as well. The extra space contains a number, because NaN + x is NaN again and
+ * would hide an unwanted +=.
  */
 export function withRoom(gpu: Gpu, label: string, data: Float32Array): View {
   const all = new Float32Array(data.length + ROOM).fill(BEHIND);
@@ -29,7 +32,7 @@ export function withRoom(gpu: Gpu, label: string, data: Float32Array): View {
 const BEHIND = 777;
 const numbered = new WeakSet<GPUBuffer>();
 
-/** The first n values of an output with room, after checking that the room is as it was. */
+/** Reads the first n values of an output, after checking that the space behind them is unchanged. */
 export async function readRoomy(gpu: Gpu, view: View, n: number): Promise<Float32Array> {
   const all = await gpu.readF32(view);
   const behind = numbered.has(view.buffer) ? BEHIND : NaN;
@@ -38,7 +41,7 @@ export async function readRoomy(gpu: Gpu, view: View, n: number): Promise<Float3
   return all.slice(0, n);
 }
 
-/** |actual - expected| <= bound(i) for every element; NaN never passes. */
+/** Expects |actual - expected| <= bound(i) for every element; NaN never passes. */
 export function expectWithin(actual: Float32Array, expected: ArrayLike<number>, bound: (i: number) => number): void {
   expect(actual.length, 'length').toBe(expected.length);
   const bad: string[] = [];
@@ -51,14 +54,14 @@ export function expectWithin(actual: Float32Array, expected: ArrayLike<number>, 
   if (count > 0) expect.fail(`${count} of ${actual.length} elements out of bounds\n${bad.join('\n')}`);
 }
 
-/** Bitwise equality of long arrays, without a message the size of the array. */
+/** Expects bitwise equality of long arrays, with a short message. */
 export function expectSame(actual: Float32Array | Uint32Array, expected: ArrayLike<number>): void {
   expect(actual.length, 'length').toBe(expected.length);
   for (let i = 0; i < actual.length; i++)
     if (!Object.is(actual[i], expected[i])) expect.fail(`[${i}] is ${actual[i]}, expected ${expected[i]}`);
 }
 
-/** Cheap values in [-1, 1) for buffers of millions. */
+/** Returns cheap values in [-1, 1) for buffers of millions. */
 export function pattern(n: number, step = 7919): Float32Array {
   const out = new Float32Array(n);
   for (let i = 0; i < n; i++) out[i] = ((i * step) % 2048) / 1024 - 1;
@@ -71,10 +74,7 @@ export const abs64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x
 /** More threads than one grid dimension holds workgroups. */
 export const FOLD_THREADS = 65536 + 101;
 
-/**
- * A gpu that runs workgroups of one thread, where the kernel lets it, so that FOLD_THREADS threads fold over both grid
- * dimensions.
- */
+/** Returns a gpu that runs workgroups of one thread if the kernel allows it, so that FOLD_THREADS threads need both grid dimensions. */
 export function oneThreadGroups(gpu: Gpu): Gpu {
   const dispatch: Gpu['dispatch'] = (kernel, buffers, params, groups, overrides) =>
     kernel.code.includes('override WG: u32 = 64u')
@@ -83,5 +83,5 @@ export function oneThreadGroups(gpu: Gpu): Gpu {
   return { adapter: gpu.adapter, dispatch } as Gpu; // all that an op uses
 }
 
-/** Of Newton-Schulz: a singular value may grow by 3.4445 a step, and so may its error: of some `d` roundings, by 5 steps. */
+/** Error bound of Newton-Schulz. A singular value can grow by 3.4445 per step, and so can its error: of about `d` roundings, by 5 steps. */
 export const orthogonalError = (d: number) => 3.4445 ** 5 * U * Math.sqrt(d) * 8;

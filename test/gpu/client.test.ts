@@ -1,4 +1,4 @@
-/** The client that learns, on a tiny model behind a worker's interface: in Node and in the page. */
+/** Tests the training client on a tiny model behind a worker's interface, in Node and in the page. */
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -10,7 +10,7 @@ import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.t
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-test('episodes through a worker: continued by tokens, forked, streamed, rewarded, trained', async () => {
+test('episodes through a worker are continued, forked, streamed, rewarded and trained', async () => {
   const config = resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
@@ -49,14 +49,14 @@ test('episodes through a worker: continued by tokens, forked, streamed, rewarded
   };
   await Promise.all([episode(1), episode(0)]);
   const { metrics, samples } = await learner.step();
-  expect(samples).toHaveLength(4); // two episodes, a fork each
+  expect(samples).toHaveLength(4); // two episodes with one fork each
   expect(metrics).toMatchObject({
     'client/calls': 6,
     'client/continuations': 2,
     'client/forks': 2,
     'client/trajectories': 2,
     'critic/score/mean': 0.5,
-    // What was drawn turn by turn, under top-level forks, is what the trainer computes: rows have prompts of their own.
+    // Tokens that were sampled turn by turn, with forks, get the trainer's log-probs: rows have separate prompts.
     'training/rollout_probs_diff_max': 0,
   });
   expect(Math.abs(metrics['actor/grad_norm'])).toBeGreaterThan(0);
@@ -64,12 +64,12 @@ test('episodes through a worker: continued by tokens, forked, streamed, rewarded
   expect([...after].some(([name, { data }]) => data.some((value, i) => value !== before.get(name)!.data[i]))).toBe(
     true,
   );
-  // The next episode is drawn under the new weights, and slots are free for it.
+  // The next episode uses the new weights, and slots are free for it.
   const next = learner.client();
   await next.chat.completions.create({ messages: [question], max_tokens: 4 });
   expect([...next.trajectory.rows()[0].trajectory.weightVersions!]).toEqual(Array(4).fill(1));
   next.trajectory.abort();
-  // A state continues with the clients' step, and by the same weights.
+  // A restored state repeats the clients' step with the same weights.
   const state = await learner.saveState();
   expect(state.state.parts?.['clients']).toMatchObject({ step: 1, updates: 1 });
   await Promise.all([episode(1), episode(0)]);

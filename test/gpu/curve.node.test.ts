@@ -1,10 +1,10 @@
 /**
- * The stored curve: 20 steps of a tiny model, and a few of variants, on SwiftShader. A refactor leaves every number of
- * test/fixtures/curve.json as it is, bit for bit; a change that means to move them writes the file anew and says why:
+ * Compares 20 steps of a tiny model, and a few of variants, to a stored curve, on SwiftShader. A refactoring must keep every number of
+ * test/fixtures/curve.json bit for bit. A change that intends to change numbers writes the file again and explains why:
  *
  *   WRITE_CURVE=1 npm test -- gpu curve
  *
- * Other adapters round otherwise, so there the test is skipped.
+ * Other adapters round differently, so the test is skipped there.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -44,7 +44,7 @@ interface Case {
 
 const CASES: Record<string, Case> = {
   grpo: { steps: 20, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
-  // In --full: its numbers are those from before samples were left out of the update.
+  // Only in --full. Its numbers are from before samples were skipped in the update.
   'grpo, every sample computed': {
     steps: 20,
     config: { rollout: { n: 4, maxNumSeqs: 13 }, actor: { skipZeroAdvantages: false } },
@@ -74,7 +74,7 @@ const CASES: Record<string, Case> = {
   },
 };
 
-/** Metrics that the curve holds of a step, with all held-out results. */
+/** Metrics of a step that the curve contains, with all held-out results. */
 const KEYS = [
   'critic/score/mean',
   'critic/advantages/max',
@@ -106,7 +106,7 @@ async function curve({ steps, model: change = {}, config: asked }: Case) {
     tokenizerJson,
     tokenizerConfigJson,
   });
-  // A random model answers nothing right; any reward that differs between samples makes gradients.
+  // A random model answers nothing correctly. Any reward that differs between samples produces gradients.
   const task = gsm8kToolTask();
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
   const rows: Record<string, number | string>[] = [];
@@ -122,7 +122,7 @@ async function curve({ steps, model: change = {}, config: asked }: Case) {
 
 const bitsOf = (data: ArrayBufferView) => new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
 
-/** Of every token and the bits of its log-prob. */
+/** Checksum of every token and the bits of its log-prob. */
 const checksum = (samples: Sample[]): string =>
   checksumOf(
     samples.flatMap(({ trajectory }) => [
@@ -153,7 +153,7 @@ if (process.env['WRITE_CURVE']) {
     test.runIf(onSwiftShader && (isFull || one.config['actor']?.['skipZeroAdvantages'] !== false))(
       `${name}: the stored curve, bit for bit`,
       async () => {
-        // Through JSON, which keeps every bit of a finite number.
+        // Converted through JSON, which keeps every bit of a finite number.
         expect(JSON.parse(JSON.stringify(await curve(one)))).toEqual(stored()[name]);
       },
       600_000,

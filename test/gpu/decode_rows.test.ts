@@ -24,7 +24,7 @@ test.each([1, 2, 63, 64, 65, 131])('builds the rows of %i live sequences from th
     for (const [slot] of live) {
       const [prefix, promptLength, own] = slots[slot];
       const [token, next] = state[slot];
-      const generated = next - promptLength; // tokens after the prompt, the one fed now included
+      const generated = next - promptLength; // tokens after the prompt, including the current input
       want[0].push(token);
       want[1].push(next - 1);
       want[2].push(own + generated - 1);

@@ -1,4 +1,4 @@
-/** The same seed on the same adapter is the same run: every metric but times, bit for bit. */
+/** Tests that the same seed on the same adapter repeats a run: every metric except times, bit for bit. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -30,7 +30,7 @@ async function run(seed: number, totalTrainingSteps: number): Promise<Metrics[]>
     tokenizerJson,
     tokenizerConfigJson,
   });
-  // A random model answers nothing right; any reward that differs between samples makes gradients.
+  // A random model answers nothing correctly. Any reward that differs between samples produces gradients.
   const task = gsm8kToolTask();
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
   const { history } = await new GrpoTrainer({ config, task: { ...task, reward }, engine }).fit();
@@ -41,7 +41,7 @@ async function run(seed: number, totalTrainingSteps: number): Promise<Metrics[]>
 test('two runs with one seed give identical metrics but for times; another seed does not', async () => {
   const [first, second, other] = [await run(5, 2), await run(5, 2), await run(6, 1)];
   expect(second).toEqual(first);
-  // The first line is of the evaluation before the run.
+  // The first line belongs to the evaluation before the run.
   expect(other[1]['actor/grad_norm']).not.toBe(first[1]['actor/grad_norm']);
   expect(other[1]['actor/grad_norm']).toBeGreaterThan(0);
   expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);

@@ -10,13 +10,13 @@ import { rng } from '../random.ts';
 import { withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** A device of the test's own, to be lost or limited. */
+/** Creates a separate device for a test that loses or limits it. */
 async function own(options: { maxBytes?: number } = {}): Promise<Gpu> {
   return Gpu.create(options);
 }
 
 describe('recording', () => {
-  test('more dispatches than the params ring holds still each see their own params', () =>
+  test('more dispatches than the params ring holds still read their own params', () =>
     withGpu(async (gpu) => {
       const x = gpu.buffer('x', new Float32Array([3, 4]));
       const weight = gpu.buffer('weight', new Float32Array([1, 1]));
@@ -27,7 +27,7 @@ describe('recording', () => {
         const out = i === 0 ? rstd[0] : i === 5000 ? rstd[2] : rstd[1];
         rmsnorm(gpu, { x, weight, y, rstd: out, N: 1, C: 2, eps: i });
       }
-      expect(gpu.counters.submits).toBe(before + 1); // 4096 fit, one more sends them off
+      expect(gpu.counters.submits).toBe(before + 1); // 4096 fit; one more submits them
       for (const [view, eps] of [
         [rstd[0], 0],
         [rstd[1], 4999],
@@ -41,7 +41,7 @@ describe('recording', () => {
       const x = gpu.buffer('x', Float32Array.of(1, 2, 3));
       const [y, z] = [gpu.buffer('y', 12), gpu.buffer('z', 12)];
       columnSum(gpu, { x, y, N: 1, C: 3 }); // y = x
-      gpu.write(x, Float32Array.of(10), 1); // the sum above must still have seen 2
+      gpu.write(x, Float32Array.of(10), 1); // the sum above must have read 2
       columnSum(gpu, { x, y, N: 1, C: 3 });
       gpu.copy(y, z);
       gpu.clear(y);
@@ -168,7 +168,7 @@ describe('memory', () => {
       );
     }));
 
-  test('a freed buffer is gone from the cached bind groups', () =>
+  test('the cached bind groups no longer contain a freed buffer', () =>
     withGpu(async (gpu) => {
       const y = gpu.buffer('y', 4);
       const add = (value: number) => {
@@ -181,7 +181,7 @@ describe('memory', () => {
       const kept = gpu.buffer('x', Float32Array.of(4));
       columnSum(gpu, { x: kept, y, N: 1, C: 1 });
       const { bindGroups } = gpu.counters;
-      gpu.free(gpu.buffer('other', 4)); // any bind group may have held it
+      gpu.free(gpu.buffer('other', 4)); // any bind group may have contained it
       columnSum(gpu, { x: kept, y, N: 1, C: 1 });
       expect(gpu.counters.bindGroups).toBe(bindGroups + 1);
       expect([...(await gpu.readF32(y))]).toEqual([13]);
@@ -194,7 +194,7 @@ describe('faults', () => {
     const x = gpu.buffer('x', 1 << 20);
     const pending = gpu.read(x);
     gpu.device.destroy();
-    // The read either was done before the device went, or says that it is gone; it must not hang.
+    // The read either finished before the loss, or reports it. It must not hang.
     await pending.then(
       ([bytes]) => expect(bytes.byteLength).toBe(1 << 20),
       (error: unknown) => expect(String(error)).toMatch(/lost|destroyed|Abort/i),
@@ -206,12 +206,12 @@ describe('faults', () => {
     expect(() => columnSum(gpu, { x, y: x, N: 1, C: 1 })).toThrow(
       /^GPU device lost \("destroyed": .*\)\. What was on it is gone; make a new engine and start again from what is saved\.$/,
     );
-    const again = await own(); // a new device can be had
+    const again = await own(); // a new device is available
     expect([...(await again.readF32(again.buffer('x', Float32Array.of(7))))]).toEqual([7]);
     again.destroy();
   });
 
-  test('an error that WebGPU reports late surfaces at a later call, once and for all', async () => {
+  test('a late error of WebGPU is thrown by a later call, and by all after it', async () => {
     const gpu = await own();
     const [x, y] = [gpu.buffer('x', 16), gpu.buffer('y', 16)];
     const reported = new Promise((resolve) => gpu.device.addEventListener('uncapturederror', resolve, { once: true }));

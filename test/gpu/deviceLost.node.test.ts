@@ -1,4 +1,7 @@
-/** A device that is lost, refuses or has no memory: one error, and a fresh engine continues; `webgrpo train` does so by itself. */
+/**
+ * Tests a device that is lost, refuses, or has no memory: there is one error, and a new engine continues. `webgrpo train` does so
+ * automatically.
+ */
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +28,7 @@ const TINY = [
 let devices: FaultyDevices;
 let said = '';
 
-/** A loss: some operations after the run has said so; '' = from its start. */
+/** A loss that happens `at` operations after the run printed `after`; '' = from its start. */
 type Loss = [after: string, at: number, lateMs?: number];
 
 beforeAll(() => {
@@ -66,7 +69,7 @@ const isExact = ([name]: [string, number]) => !name.startsWith('timing') && !nam
 const LOST = 'the GPU device was lost ';
 const countOf = (text: string) => said.split(text).length - 1;
 
-/** Every day the scripted engine is lost (test/unit/trainCommand.test.ts), and the page's real one. */
+/** The everyday tests lose the scripted engine's device (test/unit/trainCommand.test.ts), and the page's real one. */
 const isFull = process.env['FULL_TESTS'] === '1';
 
 test.runIf(isFull)(
@@ -75,9 +78,9 @@ test.runIf(isFull)(
   async () => {
     const unbroken = await train('unbroken', [], 'trainer.saveFreq=1');
     const losses: Loss[] = [
-      ['', 20], // as the engine is made
-      ['step 1/4', 3], // in the export of the first checkpoint
-      ['step 2/4', 60, 3], // in the next step, which hears of it late
+      ['', 20], // while the engine is created
+      ['step 1/4', 3], // during the export of the first checkpoint
+      ['step 2/4', 60, 3], // during the next step, which is notified late
       ['resuming after step 2', 1],
       ['step 3/4', 90],
     ];
@@ -89,7 +92,7 @@ test.runIf(isFull)(
     expect(said).toMatch(/lost after step 1 \(.*\); on a fresh one from the beginning/);
     expect(said).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2\n/);
 
-    // Without a checkpoint it starts over, in its own folder.
+    // Without a checkpoint it restarts, in its own folder.
     const { checkpoints: _, ...same } = unbroken;
     expect(await train('over', [['step 2/4', 30]], 'trainer.saveFreq=0')).toEqual({ ...same, checkpoints: ['step-4'] });
     expect(countOf(LOST)).toBe(1);

@@ -36,7 +36,7 @@ test.each([1, 63, 64, 65, 1000])('the same mask as the hash in TypeScript, over 
   }),
 );
 
-test('adds where asked; p = 0 keeps everything; keys differ; the share of zeros is p', () =>
+test('adds to y on request; p = 0 keeps everything; keys give different masks; the share of zeros is p', () =>
   withGpu(async (gpu) => {
     const n = 20000;
     const x = gpu.buffer('x', new Float32Array(n).fill(3));

@@ -1,4 +1,4 @@
-/** Kernels compile while tokens are generated already: another tile stands in for one that is missing. */
+/** Tests that kernels can compile while tokens are generated: another tile replaces one that is missing. */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { chooseMatmul, matmulKernel, matmulNn, matmulTable, WORTH_COMPILING } from '../../src/gpu/ops/matmul.ts';
@@ -13,11 +13,11 @@ test('products of many rows take a smaller tile until theirs is compiled', async
   expect(gpu.isCompiling(matmulKernel(largest))).toBe(true);
   const meanwhile = matmulTable(gpu).at(-2)![1];
   expect(chooseMatmul(gpu, 1000, 384)).toBe(meanwhile);
-  await gpu.compiling; // which training waits for
+  await gpu.compiling; // training waits for it
   expect(gpu.compiling).toBeUndefined();
   for (const kernel of attentionKernels(gpu, tinyConfig.headDim)) expect(gpu.isCompiling(kernel)).toBe(false);
 
-  // A software adapter compiles it once that is worth it, and nobody waits; the product is the same all the time.
+  // A software adapter compiles it later, when that pays off, without a wait. The product is the same all the time.
   const isLater = gpu.adapter.isSoftware;
   expect(gpu.isCompiling(matmulKernel(largest))).toBe(isLater);
   const [M, N, K] = [100, 384, 40];

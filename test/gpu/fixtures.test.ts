@@ -1,4 +1,4 @@
-/** The whole model on the GPU against the two checkpoints that travel with the repository: Qwen2's bias, Qwen3's q/k norm. */
+/** Compares the complete model on the GPU to the two checkpoints in the repository: Qwen2's bias, Qwen3's q/k norm. */
 import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { createModel } from '../../src/model/llama.ts';
@@ -53,7 +53,7 @@ describe.each(['tiny-qwen2', 'tiny-qwen3'])('%s', (name) => {
       }
     }));
 
-  test('what decoding records is what training computes, bit for bit', () =>
+  test('decoding records the log-probs that training computes, bit for bit', () =>
     withGpu(async (gpu) => {
       const { goldens, model } = await load(name);
       const sizes = { maxNumSeqs: 5, slotCapacity: 12, maxPrompts: 2, maxPromptLength: 20, maxBatchedTokens: 24 };

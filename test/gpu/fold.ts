@@ -1,6 +1,6 @@
-/** Grids folded by hand: `Gpu.dispatch` folds past 65535 workgroups, and kernels find their place in any fold. */
+/** Folds grids by hand. `Gpu.dispatch` folds above 65535 workgroups, and kernels must work with any fold. */
 
-/** Workgroups two in a row and as many rows as it takes, while `record` runs. */
+/** Dispatches workgroups as rows of two while `record` runs. */
 export function foldedByTwo(record: () => void): void {
   const { prototype } = GPUComputePassEncoder;
   const dispatch = prototype.dispatchWorkgroups;

@@ -22,7 +22,7 @@ const file = [process.env['SMOLLM2_GGUF'], `node_modules/.cache/webgrpo/${NAME}`
 );
 if (isFull && !file) process.stderr.write(`skipped: ${NAME} is not here; CONTRIBUTING.md says where it is from\n`);
 
-/** Of a log-prob, in nats: both sides sum 49,152 float32 exponentials. */
+/** Largest difference of a log-prob, in nats: both sides sum 49,152 float32 exponentials. */
 const TOLERANCE = 3e-4;
 const TIMEOUT_MS = 900_000; // some two seconds a token on SwiftShader
 

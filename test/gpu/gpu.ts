@@ -3,14 +3,14 @@ import { Gpu, type View } from '../../src/gpu/device.ts';
 
 let shared: { file: string | undefined; gpu: Promise<Gpu> } | undefined;
 
-/** One Gpu a test file. No adapter is a failure, never a skip. */
+/** Returns one Gpu per test file. A missing adapter is a failure, never a skip. */
 export function testGpu(): Promise<Gpu> {
   const file = expect.getState().testPath;
   if (shared?.file !== file) shared = { file, gpu: Gpu.create() };
   return shared!.gpu;
 }
 
-/** Runs `body` and fails if WebGPU reported any error meanwhile, even one the results do not show. */
+/** Runs `body` and fails if WebGPU reported any error meanwhile, even one without an effect on the results. */
 export async function withGpu(body: (gpu: Gpu) => Promise<void> | void): Promise<void> {
   const gpu = await testGpu();
   const scopes = ['internal', 'out-of-memory', 'validation'] as const;
@@ -30,5 +30,5 @@ export async function withGpu(body: (gpu: Gpu) => Promise<void> | void): Promise
   if (failure) throw failure;
 }
 
-/** An output buffer full of NaN, so an element the kernel forgot to write cannot pass. */
+/** Creates an output buffer full of NaN, so that an element that the kernel does not write cannot pass. */
 export const poisoned = (gpu: Gpu, label: string, n: number): View => gpu.buffer(label, new Float32Array(n).fill(NaN));

@@ -1,10 +1,10 @@
-/** 16-bit floats for tests: buffers of them, and what the host makes of them. */
+/** 16-bit floats for tests: buffers, and conversions on the host. */
 import { expect } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { asHalves, type View } from '../../src/gpu/view.ts';
 import { testGpu, withGpu } from './gpu.ts';
 
-/** The nearest 16-bit float, ties to even; beyond 65504 infinite. */
+/** Returns the nearest 16-bit float, ties to even; infinite beyond 65504. */
 export function halfBits(value: number): number {
   const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
   const size = Math.abs(value);
@@ -24,24 +24,24 @@ export function halfValue(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
 }
 
-/** Values that halves hold exactly. */
+/** Returns the nearest values that halves represent exactly. */
 export const rounded = (data: Float32Array): Float32Array => data.map((value) => halfValue(halfBits(value)));
 
-/** A buffer of halves. Its last word is whole, so an odd count leaves one value over: NaN. */
+/** Creates a buffer of halves. Its last word is complete, so an odd count leaves one extra value: NaN. */
 export function halfBuffer(gpu: Gpu, label: string, data: ArrayLike<number>): View {
   const bits = new Uint16Array(Math.ceil(data.length / 2) * 2).fill(0x7e00);
   for (let i = 0; i < data.length; i++) bits[i] = halfBits(data[i]);
   return asHalves(gpu.buffer(label, new Uint32Array(bits.buffer)));
 }
 
-/** Values behind the last one that a kernel must leave alone. */
+/** Number of values behind an output that a kernel must not change. */
 const ROOM = 67;
 
-/** An output of n halves, all NaN, with room behind it. */
+/** Creates an output of n halves, all NaN, with extra space behind it. */
 export const roomyHalves = (gpu: Gpu, label: string, n: number): View =>
   halfBuffer(gpu, label, new Float32Array(n + ROOM).fill(NaN));
 
-/** The first n halves of an output, after checking that those behind them are as they were. */
+/** Reads the first n halves of an output, after checking that those behind them are unchanged. */
 export async function readHalves(gpu: Gpu, view: View, n: number): Promise<Float32Array> {
   const all = Float32Array.from(new Uint16Array((await gpu.read(view))[0]), halfValue);
   for (let i = n; i < all.length; i++)
@@ -49,7 +49,7 @@ export async function readHalves(gpu: Gpu, view: View, n: number): Promise<Float
   return all.slice(0, n);
 }
 
-/** Runs `body` where the adapter has shader-f16; elsewhere the test is skipped, saying so. */
+/** Runs `body` if the adapter has shader-f16. Otherwise the test is skipped with a message. */
 export async function withHalves(skip: (why: string) => never, body: (gpu: Gpu) => Promise<void>): Promise<void> {
   const gpu = await testGpu();
   if (!gpu.device.features.has('shader-f16')) skip('this adapter has no shader-f16');

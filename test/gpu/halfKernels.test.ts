@@ -1,7 +1,6 @@
 /**
- * Every kernel that takes halves, in its form for them: on values that halves hold exactly it must store as f32 the very
- * bits that its form for floats stores (which its own tests hold against float64), and as halves those bits rounded.
- * Products are held against float64 here as well.
+ * Tests the 16-bit form of every kernel on values that halves represent exactly. Its f32 outputs must equal the 32-bit form's, bit for bit
+ * (other tests compare that form to float64). Its 16-bit outputs must be those bits rounded. Products are compared to float64 here as well.
  */
 import { describe, expect, test } from 'vitest';
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../kernels/tiles.ts';
@@ -22,19 +21,19 @@ import { testGpu } from './gpu.ts';
 import { halfBuffer, readHalves, rounded, roomyHalves, withHalves } from './halfBuffers.ts';
 import { product, reference } from './matmulSuite.ts';
 
-/** Buffers that a case asks for: inputs, and outputs of n values; `half` ones as halves in one of two runs. */
+/** Buffers of a case: inputs, and outputs of n values. `half` ones are halves in one of two runs. */
 interface Buffers {
   half(n: number, scale?: number): View;
   f32(n: number, scale?: number): View;
   u32(values: ArrayLike<number>): View;
   halfOut(n: number): View;
   f32Out(n: number): View;
-  /** In and out. */
+  /** Input and output. */
   f32Sum(n: number): View;
   halfSum(n: number): View;
 }
 
-/** Records an op on `b`'s buffers with both forms of the kernel and compares what it wrote. */
+/** Records an op on `b`'s buffers with both forms of the kernel and compares the results. */
 async function compare(gpu: Gpu, record: (gpu: Gpu, b: Buffers) => void): Promise<void> {
   const runs: { view: View; n: number; half: boolean }[][] = [];
   for (const halves of [false, true]) {
@@ -55,7 +54,7 @@ async function compare(gpu: Gpu, record: (gpu: Gpu, b: Buffers) => void): Promis
       f32Out: (n) => out(roomy(gpu, 'out', n), n, false),
       f32Sum: (n) => out(withRoom(gpu, 'out', values(n)), n, false),
       halfSum: (n) => {
-        const data = new Float32Array(n + 67).fill(NaN); // as roomyHalves
+        const data = new Float32Array(n + 67).fill(NaN); // like roomyHalves
         data.set(values(n));
         return out(halves ? halfBuffer(gpu, 'out', data) : gpu.buffer('out', data), n, halves);
       },
@@ -126,7 +125,7 @@ test.for(Object.keys(CASES))('%s', { timeout: 300_000 }, (name, { skip }) =>
   withHalves(skip, (gpu) => compare(gpu, CASES[name])),
 );
 
-/** A tile for other adapters' subgroups runs on some here too, but lavapipe compiles its four forms for minutes. */
+/** A tile for other adapters' subgroups runs on some adapters here too, but lavapipe compiles its four forms for minutes. */
 const used = (gpu: Gpu, variant: MatmulVariant) =>
   variant === 'plain_4x4' || [1, 16, 1000].some((M) => chooseMatmul(gpu, M, 8) === variant);
 const SHAPES = [
@@ -141,7 +140,7 @@ describe.each(namesOf(MATMUL_TILES))('matmul_%s', (variant) => {
       used(gpu, variant) ? withHalves(skip, body) : skip(`${variant} is not what this adapter uses`),
     );
 
-  test.for(SHAPES)('onto floats and halves, M=%i N=%i K=%i', { timeout: 300_000 }, ([M, N, K], { skip }) =>
+  test.for(SHAPES)('outputs in 32 and 16 bits, M=%i N=%i K=%i', { timeout: 300_000 }, ([M, N, K], { skip }) =>
     run(skip, (gpu) =>
       compare(gpu, (_, b) => {
         const sizes = { M, N, K, variant };

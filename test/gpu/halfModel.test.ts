@@ -1,4 +1,6 @@
-/** A model on 16-bit floats: rollout and training read the same ones, gradients and updates stay 32-bit, less memory. */
+/**
+ * Tests a model with 16-bit weights: rollout and training read the same ones, gradients and updates stay 32-bit, and it needs less memory.
+ */
 import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
@@ -20,7 +22,7 @@ import { rounded } from './halfBuffers.ts';
 import { expectPlanned } from './planned.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** No product has more than 16 rows, so that lavapipe compiles its small tiles alone. */
+/** No product has more than 16 rows, so that lavapipe compiles only its small tiles. */
 const config: ModelConfig = { ...tinyConfig, hiddenSize: 16, headDim: 4, vocabSize: 15, intermediateSize: 13 };
 const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 const lora: LoraConfig = {
@@ -62,7 +64,7 @@ const ids = (seed: number, n: number) => {
   return Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * config.vocabSize));
 };
 
-/** Samples of a prompt, drawn by the engine, packed for training; with the log-probs they were drawn at. */
+/** Generates samples of a prompt and packs them for training, with their recorded log-probs. */
 async function draw({ rollout }: Built, step: number) {
   const prompt = ids(step, PROMPT);
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: LENGTH, stopTokenIds: [] };
@@ -80,7 +82,7 @@ async function draw({ rollout }: Built, step: number) {
   return { batch, logProbs: Float32Array.from(drawn.flatMap(({ logProbs }) => [...logProbs])) };
 }
 
-/** The policy-gradient loss of one step, advantages by sample. */
+/** Returns the policy-gradient loss of one step, with advantages by sample. */
 const lossOf = (oldLogProbs: Float32Array) => {
   const advantages = oldLogProbs.map((_, e) => [1, -1, 0.5][Math.floor(e / LENGTH)]);
   const each = oldLogProbs.map(() => 1 / oldLogProbs.length);
@@ -91,7 +93,7 @@ const lossOf = (oldLogProbs: Float32Array) => {
   };
 };
 
-/** Norm of the difference of two sets of tensors over the norm of the second. */
+/** Returns the norm of the difference of two sets of tensors, divided by the norm of the second. */
 function relativeDifference(a: TensorMap, b: TensorMap): number {
   let [difference, size] = [0, 0];
   for (const [name, { data }] of b)
@@ -208,7 +210,7 @@ for (const [name, change] of [
     engine.destroy();
   });
 
-test('without shader-f16 the same spec runs in float32, and says so', async () => {
+test('without shader-f16 the same spec runs in float32, with a message', async () => {
   const asked: DeviceSpec = { ...spec, config, weights, dtype: 'float16' };
   const used = await withOfferedDtype(asked);
   if (await offered()) return expect(dtypeNote(asked, used)).toBeUndefined();

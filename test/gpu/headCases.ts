@@ -1,4 +1,4 @@
-/** Inputs of the head kernels, and the float64 reference on them. */
+/** Inputs of the head kernels, and their results in the float64 reference. */
 import { head, headBwd, type HeadEntries } from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
 import { f64, U } from './check.ts';
@@ -25,7 +25,7 @@ export const HEAD_CASES: HeadCase[] = [
 export const describeHead = ({ R, V, temperature, scale }: HeadCase): string =>
   `R=${R} V=${V} T=${temperature} x${scale}`;
 
-/** Up to three entries a row; some rows have none. */
+/** Up to three entries per row; some rows have none. */
 export function headInputs({ R, V, scale }: HeadCase) {
   const r = rng(R * 31 + V);
   const logits = r.normals(R * V, scale);
@@ -44,7 +44,7 @@ export function headInputs({ R, V, scale }: HeadCase) {
   return { logits, entryRow, targets, rowStart, rowEntries };
 }
 
-/** The reference's head multiplies by a weight matrix; the identity makes its input the logits. */
+/** The reference's head multiplies by a weight matrix. With the identity, its input is the logits. */
 export function identity(V: number): Float64Array {
   const eye = new Float64Array(V * V);
   for (let i = 0; i < V; i++) eye[i * V + i] = 1;
@@ -66,8 +66,8 @@ export function dLogitsReference(
 }
 
 /**
- * Absolute error of the log-sum-exp, and relative error of a p, where z = logits / T lies within [-Z, Z]: z is off by
- * 3 U Z, exp(x) by 3 + 2 |x| ulp of 2 U with |x| <= 2 Z, the sum by V / WG + 8 additions, log by 2^-21 or 3 ulp.
+ * Returns the absolute error of the log-sum-exp, and the relative error of a p, for z = logits / T within [-Z, Z]. The error of z is 3 U Z,
+ * of exp(x) 3 + 2 |x| ulp of 2 U with |x| <= 2 Z, of the sum V / WG + 8 additions, of log 2^-21 or 3 ulp.
  */
 export function statsError(V: number, WG: number, Z: number): number {
   return U * (6 * Z + 2 * (3 + 4 * Z) + V / WG + 8 + 8) + 2 ** -21 + 6 * U * (Z + Math.log(V));
@@ -76,5 +76,5 @@ export function statsError(V: number, WG: number, Z: number): number {
 export const largest = (x: ArrayLike<number>): number =>
   Array.from(x).reduce((max, v) => Math.max(max, Math.abs(v)), 0);
 
-/** p |log p| sums to at most this: what the roundings of an entropy are relative to. */
+/** Returns a bound on the sum of p |log p|. The rounding errors of an entropy are relative to it. */
 export const entropySize = (V: number, Z: number): number => Math.log(V) + 2 * Z + 1;

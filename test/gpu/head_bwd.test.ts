@@ -27,7 +27,7 @@ async function check(c: HeadCase, firstRow: number, rows: number): Promise<void>
   const rounded = { lse: stats.filter((_, i) => i % 2 === 0), rowEntropy: stats.filter((_, i) => i % 2 === 1) };
   const given = { logits, lse: Float64Array.from(rounded.lse), rowEntropy: Float64Array.from(rounded.rowEntropy) };
   const want = dLogitsReference(d, given, V, entries, temperature);
-  // p is off by the rounding of z and lse and by exp; its factors are sums over the row's entries (at most 3).
+  // p has the rounding errors of z and lse and of exp. Its factors are sums over the row's entries (at most 3).
   const Z = largest(logits) / temperature + Math.log(V);
   const rtol = U * (6 * Z + 2 * (3 + 4 * Z) + 16);
   const size = (i: number) => {

@@ -9,7 +9,7 @@ import { withGpu } from './gpu.ts';
 import { describeHead, HEAD_CASES, type HeadCase, headInputs, headReference, identity, largest } from './headCases.ts';
 import { uniformOf } from './sampleReference.ts';
 
-/** Masses of the entries whose row lies in [firstRow, firstRow + rows); the others must stay as they are. */
+/** Checks masses of the entries whose row is in [firstRow, firstRow + rows). The others must stay unchanged. */
 async function check(c: HeadCase, firstRow: number, rows: number): Promise<void> {
   const { V, temperature } = c;
   const { logits, entryRow, targets } = headInputs(c);
@@ -40,7 +40,7 @@ async function check(c: HeadCase, firstRow: number, rows: number): Promise<void>
     const seen = [...entryRow.keys()].filter(inside);
     const column = (i: number) => Float32Array.from(seen, (e) => got[e * 3 + i]);
     const pick = (values: Float64Array) => seen.map((e) => values[e]);
-    // The argument of exp is off by 4 U Z, exp by 3 + 2 |x| ulp, the sum by V roundings; a mass is at most 1.
+    // The argument of exp has an error of 4 U Z, exp of 3 + 2 |x| ulp, the sum of V roundings; a mass is at most 1.
     const Z = (2 * largest(logits)) / temperature + Math.log(V);
     const bound = () => U * (8 * Z + 6 + 4 * Z + V + 4);
     expectWithin(column(0), pick(want.below), bound);
@@ -83,7 +83,7 @@ test('more entries than one grid dimension holds', () =>
     expectWithin(await readRoomy(gpu, cdf, E * 3), want, () => 8 * U);
   }));
 
-// What the verification of samples rests on: the sampler's own comparison, so that no draw of this adapter is ever near.
+// The verification of samples depends on this: the sampler's own comparison, so that no token of this adapter is only near.
 test.each([
   [512, 1, 3, true],
   [61, 0.7, 1, true],
@@ -92,7 +92,7 @@ test.each([
   [61, 0.7, 1, false],
 ])('brackets every draw of sample.wgsl, V=%i T=%f x%f, as on software: %s', (V, temperature, scale, isSoftware) =>
   withGpu(async (gpu) => {
-    // All that an op uses; threads a row are fewer on software.
+    // All that an op uses. Software adapters have fewer threads per row.
     const like = { adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) } as unknown as Gpu;
     const draws = 400;
     const logits = rng(V).normals(V, scale);

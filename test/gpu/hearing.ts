@@ -1,4 +1,4 @@
-/** Waits for tokens that requests have drawn, not for a clock. */
+/** Waits until requests have sampled a number of tokens, independent of a clock. */
 export function hearing(): { heard: (tokens: number) => Promise<void>; onTokens: (ids: readonly number[]) => void } {
   let count = 0;
   let awaited: { tokens: number; resolve: () => void }[] = [];

@@ -1,4 +1,7 @@
-/** What the trainer tells of each token where it is asked to: it trains as without, and the numbers are those of the config's loss in float64. */
+/**
+ * Tests the trainer's numbers of each token, computed on request: training is unchanged, and the numbers equal the config's loss in
+ * float64.
+ */
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -16,7 +19,7 @@ import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/work
 import { tinyConfig } from './tinyModel.ts';
 
 const [LOW, HIGH, DUAL] = [0.2, 0.28, 3];
-/** A mini-batch a problem, and a rate that moves the policy out of the clip between two of them. */
+/** One mini-batch per problem, and a learning rate that moves the policy out of the clip between two of them. */
 const config = resolveTrainConfig({
   name: 'tiny',
   model: { path: 'x' },
@@ -34,7 +37,7 @@ const config = resolveTrainConfig({
   trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
 });
 
-/** Every third problem earns the same whatever is said: its samples are skipped. */
+/** Every third problem gives equal rewards, so its samples are skipped. */
 const task: Task = {
   name: 'lengths',
   train: (i) => ({ id: `p${i}`, messages: [{ role: 'user', content: `say ${i}` }], answer: String(i) }),
@@ -59,7 +62,7 @@ interface SeenStep {
   inputs: StepInputs;
 }
 
-/** A run from the start. */
+/** Runs from the start. */
 async function run(more: Partial<GrpoTrainerOptions> = {}) {
   await engine.model.importWeights(initWeights(model, 3));
   await engine.model.importOptimizer(moments);
@@ -73,7 +76,7 @@ async function run(more: Partial<GrpoTrainerOptions> = {}) {
 const withoutTimes = (metrics: Metrics) =>
   Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^(timing|perf)/.test(name)));
 
-test('a run that is looked into trains bit for bit as one that is not, which hands out nothing', async () => {
+test('inspecting a run changes no bit of it, and a run without inspection returns no numbers', async () => {
   const plain = await run();
   const looked = await run({
     inspect: true,
@@ -90,7 +93,7 @@ test('a run that is looked into trains bit for bit as one that is not, which han
   ]);
 }, 240_000);
 
-/** verl's GRPO in float64: reward less the mean of its group, over the standard deviation of it. */
+/** verl's GRPO in float64: (reward - mean of the group) / standard deviation of the group. */
 function advantagesOf(samples: readonly Sample[]): number[] {
   return samples.map(({ group, reward }) => {
     const scores = samples.filter((other) => other.group === group).map((other) => other.reward.score);
@@ -136,7 +139,7 @@ test('ratio, clip, advantage and gradient of each token are those of the config 
   expect(new Set(ratios).size).toBeGreaterThan(10);
 }, 120_000);
 
-test('with a loss of the user on this thread the gradient is what that returned', async () => {
+test("with a user's loss on this thread, the gradient is the one that it returned", async () => {
   const loss: CustomLoss = ({ weights, advantages }) => ({ dLogProbs: weights.map((w, e) => -2 * w * advantages[e]) });
   const { steps } = await run({ inspect: true, loss });
   const { grad, weight, advantage } = steps[0].inputs.updated!();

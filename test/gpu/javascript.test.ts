@@ -1,4 +1,4 @@
-/** Needs no GPU: it is here because these files run in a page as well as in Node. All programs: test/unit/javascript.test.ts. */
+/** Needs no GPU. It is in this folder because these files run in a page as well as in Node. All programs: test/unit/javascript.test.ts. */
 import { expect, test } from 'vitest';
 import { runJavascript } from '../../src/tasks/tools/javascript.ts';
 

@@ -1,4 +1,4 @@
-/** A judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are made. */
+/** Tests a judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are computed. */
 import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
@@ -24,7 +24,7 @@ const task: SyncTask = {
 };
 
 const PROMPT = '{response} ?';
-// Any digit that the random model happens to say counts.
+// Any digit that the random model outputs counts.
 const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxNumSeqs: 3 };
 
 const configOf = (more: object = {}) =>
@@ -54,7 +54,7 @@ async function engineOf(config: ReturnType<typeof configOf>): Promise<LocalEngin
   return engine;
 }
 
-/** Scores a response by an engine that only has the start weights. */
+/** Scores a response with an engine that only has the start weights. */
 async function startJudge() {
   const engine = await engineOf(configOf());
   const complete = engineCompletion(engine.judge!, engine.tokenizer, JUDGE);
@@ -102,7 +102,7 @@ test('samples are judged while others generate, not at the end', async () => {
   expect(Math.min(...ends('reward'))).toBeLessThan(Math.max(...ends('generate')));
 });
 
-test('evaluations do not ask the judge', async () => {
+test('evaluations do not use the judge', async () => {
   const config = configOf();
   const engine = await engineOf(config);
   const trainer = new GrpoTrainer({ config, task, engine });
@@ -127,7 +127,7 @@ test('a prompt that is too long is not judged, control tokens in a response are 
   expect(asked[0].filter((id) => id === end)).toHaveLength(plain.filter((id) => id === end).length);
 });
 
-test('in a worker, judge and policy are told apart', async () => {
+test('in a worker, judge and policy are kept apart', async () => {
   const config = configOf();
   const local = await engineOf(config);
   const { port1, port2 } = new MessageChannel();

@@ -1,4 +1,4 @@
-/** The choice of kernels: it changes no bit, is kept under the adapter's identity, and refuses tables that do not fit. */
+/** Tests the choice of kernels: it changes no bit, is stored under the adapter's identity, and refuses tables that do not fit. */
 import { expect, test } from 'vitest';
 import type { MatmulVariant } from '../../kernels/tiles.ts';
 import { Gpu } from '../../src/gpu/device.ts';
@@ -15,7 +15,7 @@ import { testGpu, withGpu } from './gpu.ts';
 
 const ADAMW = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
 
-/** Log-probs before and after two training steps, and the weights. */
+/** Returns log-probs before and after two training steps, and the weights. */
 async function twoSteps(gpu: Gpu, table: MatmulTable) {
   useMatmulTable(gpu, table);
   const ids = (n: number, seed: number) =>
@@ -55,7 +55,7 @@ test('training under two pinned tables gives the same bits', () =>
     expect(builtIn[0]).not.toEqual(builtIn[1]);
   }));
 
-/** `before`: what it has of every file that nobody has written. */
+/** Creates a store in memory. `before` is the content of every file that was not written. */
 function memoryStore(before: Uint8Array | undefined): FileStore & { files: Map<string, Uint8Array> } {
   const files = new Map<string, Uint8Array>();
   const bytesOf = (path: string) => files.get(path) ?? before;
@@ -75,7 +75,7 @@ test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefi
     const store = memoryStore(file);
     const tune = (tuning: 'auto' | 'off') => applyTuning(gpu, tuning, async () => store);
     expect(await tune('auto')).toBe('built in');
-    gpu.adapter.subgroupMaxSize = 16; // as no adapter that was measured; what runs is right on either
+    gpu.adapter.subgroupMaxSize = 16; // like an adapter that was not measured; the code that runs is correct on either
     expect(await tune('off')).toBe('built in');
     expect([...store.files]).toEqual([]);
     expect(await tune('auto')).toBe('timed');
@@ -101,7 +101,7 @@ test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefi
   240_000,
 );
 
-test('a table that does not fit is refused in one sentence', async () => {
+test('a table that does not fit is refused with one error message', async () => {
   const gpu = await testGpu();
   const of = (file: unknown) => () => parseTable(gpu, file, 'tiles.json');
   expect(of({})).toThrow('tiles.json has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.');

@@ -1,4 +1,7 @@
-/** Learner: the trainer's numbers from a loop of one's own, the examples, accumulation, states, errors, and nothing made on the way. */
+/**
+ * Tests the Learner: the trainer's numbers from a user's own loop, the examples, accumulation, states, errors, and no allocations during
+ * steps.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { prefer } from '../../examples/dpo-loop.ts';
 import { askedLength, config, grpo, promptOf, rewardOf } from '../../examples/grpo-loop.ts';
@@ -27,7 +30,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => engine.destroy());
 
-/** A learner at the start, whatever tests before it did with the engine. */
+/** Returns a learner at its start, whatever earlier tests did with the engine. */
 async function fresh(): Promise<Learner> {
   const learner = new Learner({ engine, config });
   await learner.loadState(start);
@@ -44,7 +47,7 @@ async function expectSameWeights(want: TensorMap): Promise<void> {
 const largest = (a: TensorMap, b: TensorMap) =>
   Math.max(...[...a].map(([name, { data }]) => Math.max(...data.map((x, i) => Math.abs(x - b.get(name)!.data[i])))));
 
-/** The example's problems and reward, as a trainer takes them. */
+/** The example's problems and reward as a task of the trainer. */
 const task: Task = {
   name: 'lengths',
   train: (index) => ({ id: `${index}`, messages: promptOf(askedLength(index)), answer: `${askedLength(index)}` }),
@@ -54,13 +57,13 @@ const task: Task = {
 
 const prompts = [promptOf(12), promptOf(30)];
 
-/** Sampled rows with advantages that are not 0. */
+/** Returns sampled rows with advantages other than 0. */
 async function rowsOf(learner: Learner, n = 3): Promise<TrainRow[]> {
   const rows = (await learner.sample(prompts, n, { step: 7 })).flat();
   return rows.map((row, i) => ({ ...row, advantages: (i % 3) - 0.8 }));
 }
 
-// The first to wait for kernels that are compiled.
+// The first test that waits for kernels to compile.
 test("the example's loop has the trainer's numbers, bit for bit, on three steps", { timeout: 240_000 }, async () => {
   await fresh();
   const history = await grpo(engine, 3);
@@ -128,7 +131,7 @@ test('DPO as a function of all rows: log 2 at the start, then less, however the 
   const second = await prefer(learner, pairs);
   expect(second).toBeLessThan(first);
   const after = await engine.model.exportWeights();
-  // Each row a micro-batch of its own: the function still sees whole pairs.
+  // Each row is a separate micro-batch; the function still receives complete pairs.
   const { actor } = config;
   const cut = new Learner({ engine, config: { ...config, actor: { ...actor, ppoMicroBatchSizePerGpu: 1 } } });
   await cut.loadState(start);
@@ -137,7 +140,7 @@ test('DPO as a function of all rows: log 2 at the start, then less, however the 
   expect(largest(await engine.model.exportWeights(), after)).toBeLessThan(2e-4);
 });
 
-test('a state goes on bit for bit, in another engine too', async () => {
+test('a state resumes bit for bit, in another engine too', async () => {
   const learner = await fresh();
   const step = async (one: Learner) => {
     const rows = (await one.sample(prompts, 2)).flat();
@@ -155,7 +158,7 @@ test('a state goes on bit for bit, in another engine too', async () => {
   expect(want[1].updates).toBe(3);
   expect(want[1].rows).not.toEqual(want[0].rows);
   const weights = await other.model.exportWeights();
-  // What a run's folder and a trainer take.
+  // The format of a run's folder and of a trainer.
   const state = await moved.saveState();
   expect(parseTrainerState(JSON.stringify(state.state), 'state', undefined)).toEqual(state.state);
   const trainer = new GrpoTrainer({ config, task, engine: other });
@@ -166,7 +169,7 @@ test('a state goes on bit for bit, in another engine too', async () => {
   await expectSameWeights(weights);
 });
 
-test('two calls with the sums of the whole are one call; without them each is a mean of its own', async () => {
+test('two calls with the totals of the update equal one call; without totals each is a separate mean', async () => {
   const learner = await fresh();
   const rows = await rowsOf(learner);
   const batchNumTokens = rows.reduce((n, { mask }) => n + Array.from(mask).filter((m) => m === 1).length, 0);
@@ -185,7 +188,7 @@ test('two calls with the sums of the whole are one call; without them each is a 
   }
 });
 
-test('every loss by name has a finite gradient; a row and a function of it have the same', async () => {
+test('every named loss has a finite gradient, which equals that of its definition and of a function', async () => {
   const learner = await fresh();
   const rows = await rowsOf(learner);
   for (const name of [...Object.keys(POLICY_LOSSES), 'dapo', 'importance_sampling', 'cross_entropy']) {
@@ -200,7 +203,7 @@ test('every loss by name has a finite gradient; a row and a function of it have 
     () => ({ dLogProbs: new Float32Array(0) }),
   ] as const;
   const sum = await learner.forwardBackward(rows, named);
-  // On policy the ratio is 1: the sum of -advantage over the trained tokens.
+  // On policy the ratio is 1, so the loss is the sum of -advantage over the trained tokens.
   const want = rows.reduce(
     (total, { mask, advantages }) => total - Array.from(mask).filter(Boolean).length * (advantages as number),
     0,
@@ -211,7 +214,7 @@ test('every loss by name has a finite gradient; a row and a function of it have 
   await learner.zeroGrad();
 });
 
-test('log-probs are those that were drawn; rows that cannot move the policy have none from forwardBackward', async () => {
+test('log-probs equal the sampled ones; forwardBackward returns none for rows that cannot change the policy', async () => {
   const learner = await fresh();
   const rows = (await learner.sample([...prompts, 'Tom has', [5, 6, 7]], 2, { temperature: 0.7, maxTokens: 9 })).flat();
   expect(rows.map(({ group }) => group)).toEqual([0, 0, 1, 1, 2, 2, 3, 3]);
@@ -228,7 +231,7 @@ test('log-probs are those that were drawn; rows that cannot move the policy have
   await learner.zeroGrad();
 });
 
-test('draws are keyed by seed and step; greedy is greedy; the same call draws anew unless it names them', async () => {
+test('samples are keyed by seed and step; greedy is deterministic; a repeated call samples differently unless it names them', async () => {
   const learner = await fresh();
   const [first, second] = [await learner.sample(prompts, 2), await learner.sample(prompts, 2)];
   expect(second).not.toEqual(first);
@@ -259,7 +262,7 @@ test('calls take effect in the order in which they are made, awaited or not', as
   expect(await again.sample(prompts, 2, { step: 3 })).toEqual(before);
 });
 
-test('a call that fails leaves no gradient of its own and keeps those before it', async () => {
+test('a failed call adds no gradient and keeps the earlier ones', async () => {
   const learner = await fresh();
   const rows = await rowsOf(learner);
   await learner.forwardBackward(rows, 'grpo');
@@ -318,7 +321,7 @@ test('a call that fails leaves no gradient of its own and keeps those before it'
   expect(learner.updates).toBe(1);
 });
 
-/** Calls of each kind. */
+/** Number of calls of each kind. */
 const ROUNDS = isFull ? 40 : 8;
 test(`${5 * ROUNDS} calls after the first of each kind make nothing on the device`, { timeout: 240_000 }, async () => {
   const learner = await fresh();

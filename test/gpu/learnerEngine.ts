@@ -1,4 +1,4 @@
-/** A tiny random model under the example's config, for tests of Learner. */
+/** A tiny random model with the example's config, for tests of Learner. */
 import { config } from '../../examples/grpo-loop.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';

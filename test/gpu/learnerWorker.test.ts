@@ -1,4 +1,4 @@
-/** The example's loop over an engine in a worker: a real one in a browser, its host behind a channel in Node. */
+/** Runs the example's loop over an engine in a worker: a real worker in a browser, its host behind a channel in Node. */
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { config, grpo } from '../../examples/grpo-loop.ts';

@@ -1,4 +1,4 @@
-/** The smoke test of every change: a model of random weights learns reverse-text, by the shipped configs; every day a shorter run. */
+/** The smoke test of every change: a model of random weights learns reverse-text with the shipped configs. The everyday run is shorter. */
 import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
@@ -12,10 +12,10 @@ import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.t
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';
 
-/** Every day as few as show it; in --full the imitation is that of the shipped config. */
+/** Number of steps. Every day just enough to show learning; in --full the imitation is that of the shipped config. */
 const STEPS = isFull ? 24 : 12;
 const IMITATION = isFull ? [] : ['data.trainBatchSize=24'];
-/** Steps at either end whose mean rewards are compared. */
+/** Number of steps at either end whose mean rewards are compared. */
 const SPAN = 6;
 
 test('reverse-text: imitation from random weights, then a reward that GRPO raises by far more than chance', async () => {
@@ -61,7 +61,7 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
   );
 }, 240_000);
 
-/** What each optimizer computes: optimizers.test.ts. */
+/** optimizers.test.ts tests the numbers of each optimizer. */
 test.runIf(isFull).each([
   ['Muon', 3e-3],
   ['SignSGD', 1e-3],
@@ -102,13 +102,13 @@ test.runIf(isFull).each([
     });
     engine.destroy();
     expect(losses[0]).toBeGreaterThan(5);
-    // Letters alone, each as likely as the next, are ln 26 = 3.26 nats.
+    // Letters alone, each equally likely, have ln 26 = 3.26 nats.
     expect(losses.at(-1), losses.map((loss) => loss.toFixed(2)).join(' ')).toBeLessThan(2.6);
   },
   240_000,
 );
 
-/** Mean with its standard error. */
+/** Returns the mean with its standard error. */
 function meanOf(values: number[]): { mean: number; error: number } {
   const mean = values.reduce((a, b) => a + b, 0) / values.length;
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1);

@@ -1,4 +1,4 @@
-/** Adapters in the whole model: gradients, what stays frozen, dropout, rollout, memory. */
+/** Tests adapters in the complete model: gradients, frozen weights, dropout, rollout, memory. */
 import { describe, expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
@@ -32,7 +32,7 @@ function loraModel(gpu: Gpu, lora: LoraConfig | undefined, config: ModelConfig =
   return model;
 }
 
-/** Adapters away from their start, so that every gradient is there. */
+/** Changes adapters from their start, so that every gradient is non-zero. */
 async function stir(model: LlamaModel): Promise<TensorMap> {
   const r = rng(8);
   const tensors = await model.lora!.weights.exportTensors();
@@ -159,12 +159,12 @@ test('the log-prob at sampling is the trainer’s, bit for bit, with adapters', 
     expect([...logProbs]).toEqual(samples.flatMap((sample) => [...sample.logProbs]));
   }));
 
-test('dropout: the gradient is that of the masked loss, and every micro-batch has a mask of its own', () =>
+test('dropout: the gradient is that of the masked loss, and every micro-batch has its own mask', () =>
   withGpu(async (gpu) => {
     const model = loraModel(gpu, { ...LORA, dropout: 0.3 });
     const start = await stir(model);
     const value = async () => {
-      // A new engine starts its masks anew.
+      // A new engine restarts its dropout masks.
       const { logProbs, entropy } = await new WgslEngine(gpu, model, 64).forwardBackward(batch, loss, options);
       return logProbs.reduce((sum, p, e) => sum + p * loss.dLogProbs[e] + entropy[e] * loss.dEntropy[e], 0);
     };
@@ -190,7 +190,7 @@ test('dropout: the gradient is that of the masked loss, and every micro-batch ha
     };
     const h = 1e-3;
     const measured = ((await at(h)) - (await at(-h))) / (2 * h);
-    // Central differences in float32: the loss is known to about 1e-5, over 2 h.
+    // Central differences in float32: the loss has an error of about 1e-5, divided by 2 h.
     expect(Math.abs(measured - slope)).toBeLessThan(1e-2 * Math.sqrt(size) + 1e-2);
   }));
 
@@ -225,7 +225,7 @@ test('the base has no gradient and no moments: an update takes memory for the ad
     const grown = async (lora: LoraConfig | undefined) => {
       const model = loraModel(gpu, lora, config);
       const engine = new WgslEngine(gpu, model, 64);
-      await engine.logProbs(batch, options); // the workspace is there
+      await engine.logProbs(batch, options); // allocates the workspace
       const before = gpu.counters.bytes;
       await engine.forwardBackward(batch, loss, options);
       await engine.optimizerStep(STEP);
@@ -239,7 +239,7 @@ test('the base has no gradient and no moments: an update takes memory for the ad
     expect(adapted.bytes).toBeLessThan(full.bytes / 5);
   }));
 
-test('adapters, gradients and moments go out and in under PEFT names', async () => {
+test('adapters, gradients and moments are exported and imported under PEFT names', async () => {
   const gpu = await testGpu();
   const [one, two] = [loraModel(gpu, LORA), loraModel(gpu, { ...LORA, seed: 9 })];
   const [from, to] = [new WgslEngine(gpu, one, 64), new WgslEngine(gpu, two, 64)];

@@ -1,8 +1,9 @@
 /**
- * A random Llama of 100 M parameters loads piece by piece, generates, and takes three LoRA steps within its memory plan.
- * Minutes on a CPU, so only when asked: LORA_100M=1 npx vitest run --project gpu test/gpu/lora100m.test.ts
- * lavapipe (bindings of 128 MiB: the weights lie in several buffers) loaded after 4 s and done after 11 s; planned 458.2 MiB,
- * allocated 450.0. With LORA_100M_FORMAT=int4 done after 11 s too; planned 118.1 MiB, allocated 110.0.
+ * Tests that a random Llama of 100 M parameters loads piece by piece, generates, and takes three LoRA steps within its memory plan. Takes
+ * minutes on a CPU, so it runs only on request:
+ *   LORA_100M=1 npx vitest run --project gpu test/gpu/lora100m.test.ts
+ * lavapipe (bindings of 128 MiB, so the weights need several buffers) loaded after 4 s and finished after 11 s; planned 458.2 MiB,
+ * allocated 450.0. With LORA_100M_FORMAT=int4 it also finished after 11 s; planned 118.1 MiB, allocated 110.0.
  */
 import { expect, test } from 'vitest';
 import { PACKED_FORMATS } from '../../src/gpu/packedFormat.ts';
@@ -17,7 +18,7 @@ import { rng } from '../random.ts';
 
 const env = (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env ?? {};
 const asked = env['LORA_100M'] === '1';
-/** LORA_100M_FORMAT=int8: the frozen weights in fewer bits. */
+/** LORA_100M_FORMAT=int8: frozen weights with fewer bits. */
 const weightFormat = PACKED_FORMATS.find((format) => format === env['LORA_100M_FORMAT']);
 
 const config: ModelConfig = {
@@ -41,7 +42,7 @@ const config: ModelConfig = {
   initializerRange: 0.02,
 };
 
-/** Rows of at most 4 MiB, made when they are asked for. */
+/** Rows of at most 4 MiB, created on demand. */
 const weights: WeightSource = {
   async *pieces() {
     const { uniform } = rng(1);

@@ -7,12 +7,12 @@ import { poisoned, withGpu } from './gpu.ts';
 const FORBIDDEN = Math.fround(-1e30);
 const POISON = 0xdeadbeef;
 
-test.each(SIZES)('what is not allowed cannot be drawn, all else stays to the bit, V=%i', (V) =>
+test.each(SIZES)('forbidden tokens cannot be sampled, and all others keep their bits, V=%i', (V) =>
   withGpu(async (gpu) => {
     const n = 5;
     const r = rng(V);
     const W = maskWords(V);
-    // Slot 6 - 2 i % 7 for entry i; entry 3 is done; entry 4 may draw everything.
+    // Slot 6 - 2 i % 7 for entry i. Entry 3 is done; entry 4 allows every token.
     const slotOf = (i: number) => (6 - 2 * i + 7) % 7;
     const masks = Uint32Array.from({ length: 7 * W }, () => Math.floor(r.uniform() * 2 ** 32));
     masks.fill(0xffffffff, slotOf(4) * W, slotOf(4) * W + W);

@@ -1,4 +1,4 @@
-/** Every tile of the matrix product that this adapter runs: each by itself, then all together. */
+/** Tests every tile of the matrix product that this adapter runs: each alone, then all together. */
 import { describe, expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';
@@ -75,7 +75,7 @@ test('more workgroups than one grid dimension holds', () =>
     );
   }));
 
-test('what is compiled ahead is what products of any size use', () =>
+test('products of any size use the kernels that were compiled ahead', () =>
   withGpu(async (gpu) => {
     await prepareKernels(gpu, tinyConfig, { rollout: true });
     const { pipelines } = gpu.counters;

@@ -1,4 +1,4 @@
-/** The tests of one tile of the matrix product. */
+/** Tests of one tile of the matrix product. */
 import { expect, test } from 'vitest';
 import { MATMUL_TILES, type MatmulVariant } from '../../kernels/tiles.ts';
 import type { Gpu, View } from '../../src/gpu/device.ts';
@@ -24,7 +24,7 @@ const SHAPES = [
   [65, 130, 7],
 ] as const;
 
-/** The same for pairs of columns: gate's tiles end within up's, at them and past them. */
+/** Shapes for pairs of columns: gate's tiles end within up's, at them and past them. */
 const GATED_SHAPES = [
   [1, 2, 5],
   [63, 6, 3],
@@ -48,7 +48,7 @@ export function product([M, N, K]: readonly [number, number, number]): Product {
   return { M, N, K, x: r.normals(M * K), b: r.normals(K * N) };
 }
 
-/** float64 x b, and the same with every term positive. */
+/** Returns x b in float64, and the same sum with every term positive. */
 export function reference({ M, N, K, x, b }: Product): { want: Float64Array; size: Float64Array } {
   const [want, size] = [new Float64Array(M * N), new Float64Array(M * N)];
   for (let m = 0; m < M; m++)
@@ -65,7 +65,7 @@ function transposed(x: Float32Array, rows: number): Float32Array {
   return Float32Array.from({ length: x.length }, (_, i) => x[(i % rows) * cols + Math.floor(i / rows)]);
 }
 
-/** The layouts of a product, with how each is asked for. `old` is what y holds before, [M, N]. */
+/** The layouts of a product, and the calls that use them. `old` is the previous content of y, [M, N]. */
 export const LAYOUTS = {
   nn: (gpu: Gpu, p: Product, y: View, variant: MatmulVariant, extra: { add?: View; bias?: View } = {}) =>
     matmulNn(gpu, { ...sizes(p), x: gpu.buffer('x', p.x), b: gpu.buffer('b', p.b), y, variant, ...extra }),
@@ -91,13 +91,13 @@ export function testMatmulVariant(variant: MatmulVariant): void {
       for (const layout of ['nn', 'nt'] as const) {
         const y = roomy(gpu, 'y', M * N);
         LAYOUTS[layout](gpu, p, y, variant);
-        // K products and K - 1 sums, each in turn or fused.
+        // K products and K - 1 sums, separate or fused.
         expectWithin(await readRoomy(gpu, y, M * N), want, (i) => (K + 1) * U * size[i]);
       }
     }),
   );
 
-  test.for(SHAPES)(`a^T b is added to what is there, M=%i N=%i K=%i`, ([M, N, K]) =>
+  test.for(SHAPES)(`a^T b is added to the old values, M=%i N=%i K=%i`, ([M, N, K]) =>
     withGpu(async (gpu) => {
       const p = product([M, N, K]);
       const { want, size } = reference(p);
@@ -163,7 +163,7 @@ export function testMatmulVariant(variant: MatmulVariant): void {
   test('a grid folded over both dimensions', () =>
     withGpu(async (gpu) => {
       const tile = MATMUL_TILES[variant];
-      const inGroup = 'depth' in tile ? 16 : tile.workgroup / (tile.lanes ?? gpu.adapter.subgroupSize); // tiles side by side
+      const inGroup = 'depth' in tile ? 16 : tile.workgroup / (tile.lanes ?? gpu.adapter.subgroupSize); // tiles next to each other
       const M = 4 * inGroup * tile.rows + 1; // five workgroups
       const x = pattern(M);
       const y = roomy(gpu, 'y', M);

@@ -1,4 +1,4 @@
-/** Every tile of the product with packed weights that this adapter runs. */
+/** Tests every tile of the product with packed weights that this adapter runs. */
 import { describe, expect, test } from 'vitest';
 import { namesOf, PACKED_TILES } from '../../kernels/tiles.ts';
 import { matmulPacked, packedRunsOn } from '../../src/gpu/ops/matmulPacked.ts';

@@ -1,4 +1,4 @@
-/** A training step whose tool is that of a real MCP server, with constrained calls: an untrained model's calls reach it. */
+/** Runs a training step with the tool of a real MCP server and constrained calls: the calls of an untrained model reach it. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -21,7 +21,7 @@ registerAgentLoop('begins_calls', async (sample) => {
   return turn.stop ?? (await sample.callTools(calls.filter(({ error }) => error === undefined))) ?? 'completed';
 });
 
-test('every call that was begun is valid, is answered, and is trained on', async () => {
+test('every started call is valid, is answered, and is trained on', async () => {
   const command = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
   const { tools, stats, close } = await mcpTools(
     { command: process.execPath, args: [command] },
@@ -70,7 +70,7 @@ test('every call that was begun is valid, is answered, and is trained on', async
     const calls = samples.map(({ trajectory }) => trajectory.numToolCalls);
     expect(calls.filter((count) => count > 0).length).toBeGreaterThan(0);
     expect(samples.reduce((sum, { trajectory }) => sum + trajectory.numToolErrors, 0)).toBe(0);
-    // Held-out samples of the end call it too.
+    // The held-out samples at the end call it too.
     expect(stats.calls).toBeGreaterThanOrEqual(calls.reduce((a, b) => a + b, 0));
     expect(stats.errors).toBe(0);
   } finally {

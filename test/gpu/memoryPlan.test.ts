@@ -62,7 +62,7 @@ const policy: TrainLoss = {
 };
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Two tokens, with whatever takes buffers of its own where that was asked for. */
+/** Generates two tokens, with everything that needs additional buffers if requested. */
 const generate = (engine: RolloutEngine, { adjustedDraws }: Pick<DeviceSpec, 'adjustedDraws'> = {}) =>
   engine.generate({
     requestId: 'a',
@@ -120,7 +120,7 @@ test.each([
   engine.destroy();
 });
 
-test('generation alone: the plan is what is allocated', async () => {
+test('generation alone allocates what is planned', async () => {
   const sizes = { ...spec, withReference: false, use: 'generate' as const };
   const engine = await createDeviceEngine(sizes);
   await generate(engine.rollout);
@@ -141,14 +141,14 @@ test('a table cut over several buffers: the scratch of its chunks is planned too
   gpu.destroy();
 });
 
-test('packed weights: their largest matrix as float32 is planned where it decides, or stays', () => {
+test('packed weights: their largest matrix as float32 is planned if it decides the peak, or stays allocated', () => {
   const tall = { ...config, vocabSize: 20_000, numHiddenLayers: 1 };
   const sizes: Sizes = { config: tall, maxTokenLen: 4096, maxPositions: 16, use: 'generate', weightFormat: 'int4' };
   const line = (change: Partial<Sizes>, name: string) =>
     planMemory({ ...sizes, ...change }).find((item) => item.name === name)!.bytes;
   const table = 20_000 * 64 * 4;
-  expect(line({}, 'staging')).toBe(table); // nothing comes after the load
-  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // more comes, and the table is given back before
+  expect(line({}, 'staging')).toBe(table); // nothing follows the load
+  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // more buffers follow, and the table is freed before
   const odd = { ...tall, intermediateSize: 190 }; // no product reads it packed
   expect(line({ config: odd }, 'weights') - line({}, 'weights')).toBeGreaterThan(table / 2);
 });
@@ -167,7 +167,7 @@ test('SGD and SignSGD keep nothing, Muon one moment of the matrices, and the pla
   const bytes = (optimizer?: OptimizerSpec) =>
     totalBytes(planMemory({ ...spec, ...(optimizer && { optimizer }) }).filter(({ name }) => name !== 'Newton-Schulz'));
   const line = (name: string) => planMemory(spec).find((item) => item.name === name)!.bytes;
-  const moments = 2 * line('gradients'); // but for the partial sums of the norm
+  const moments = 2 * line('gradients'); // except the partial sums of the norm
   expect(Math.abs(bytes() - bytes({ name: 'SignSGD' }) - moments)).toBeLessThan(4096);
   const [, heavy, muon] = optimizers;
   expect(Math.abs(bytes() - bytes(heavy) - moments / 2)).toBeLessThan(4096);
@@ -184,7 +184,7 @@ test('a run over the cap is refused before anything is allocated, with the numbe
   );
 });
 
-test('what a change is said to save is what the plan then lacks', () => {
+test('a suggested change saves what the message says', () => {
   const total = (sizes: DeviceSpec) => totalBytes(planMemory(sizes));
   const saving = (sizes: DeviceSpec, change: string) => planSavings(sizes).find((s) => s.change === change)?.bytes;
   expect(saving(spec, 'model.enableGradientCheckpointing=true')).toBe(
@@ -197,10 +197,10 @@ test('what a change is said to save is what the plan then lacks', () => {
   expect(bytes).toEqual([...bytes].sort((a, b) => b - a));
 });
 
-test('penalties have a line where they are asked for', () => {
+test('the plan has a line for penalties if they are configured', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
-  // A row of changed logits and one of counts for every slot.
+  // One row of changed logits and one of counts per slot.
   const rows = 2 * spec.rollout!.maxNumSeqs * config.vocabSize * 4;
   expect(line({ ...spec, adjustedDraws: true })).toBeGreaterThan(rows);
 });

@@ -1,4 +1,4 @@
-/** The whole model on the GPU: against stored Hugging Face numbers, and against the float64 reference. */
+/** Compares the complete model on the GPU to stored Hugging Face numbers and to the float64 reference. */
 import { describe, expect, test } from 'vitest';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';

@@ -1,4 +1,4 @@
-/** Every shape of model that a config can ask for, against the float64 reference; and weights that come in pieces. */
+/** Compares every shape of model that a config can request to the float64 reference, and tests weights that arrive in pieces. */
 import { describe, expect, test } from 'vitest';
 import { type ModelCheckpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
@@ -42,7 +42,7 @@ const SHAPES: [string, Partial<ModelConfig>][] = [
   ],
 ];
 
-/** Nothing is zero or one, biases and norms included. */
+/** Returns weights without zeros and ones, including biases and norms. */
 function randomWeights(config: ModelConfig): TensorMap {
   const random = rng(11);
   return new Map(
@@ -133,7 +133,7 @@ test('a tensor of many pieces: host memory stays at a few pieces, and every valu
     model.weights.free();
   }));
 
-test('what goes wrong half-way frees what was allocated', () =>
+test('a failure during creation frees what was allocated', () =>
   withGpu(async (gpu) => {
     const weights = randomWeights(tinyConfig);
     const name = 'model.layers.1.mlp.down_proj.weight';

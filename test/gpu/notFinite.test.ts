@@ -1,4 +1,7 @@
-/** Steps whose numbers are not finite, or whose rewards are all equal: said, counted, kept; after three in a row the run ends. */
+/**
+ * Tests steps with numbers that are not finite, or with equal rewards: they are reported, counted and saved. After three in a row the run
+ * ends.
+ */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { NotFiniteError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -56,7 +59,7 @@ function trainerOf(options: Partial<GrpoTrainerOptions> = {}) {
   return { faults, steps, trainer: new GrpoTrainer({ config, task, engine, onFault, onStep, ...options }) };
 }
 
-test('a loss of NaN: three steps are told of with their inputs, then fit rejects; the weights are the last good ones', async () => {
+test('a loss of NaN: three steps are reported with their inputs, then fit rejects with the last good weights', async () => {
   const { trainer, faults, steps } = trainerOf({ loss: nan });
   const error: unknown = await trainer.fit().catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(NotFiniteError);
@@ -82,14 +85,14 @@ test('a loss of NaN: three steps are told of with their inputs, then fit rejects
   expect((await trainer.checkpoint()).weights).toEqual(start);
 });
 
-test('two such steps, and then one that trains: the run goes on', async () => {
+test('two such steps followed by one that trains do not end the run', async () => {
   let asked = 0;
   const { trainer, faults } = trainerOf({ loss: (rows) => (asked++ < 2 ? nan : fine)(rows) });
   expect((await trainer.fit()).state.step).toBe(7);
   expect(faults.map(({ step }) => step)).toEqual([1, 2]);
 });
 
-test('advantages that are not finite as float32 move no weight, whatever the kernels make of them', async () => {
+test('advantages that are not finite in float32 change no weight, whatever the kernels compute from them', async () => {
   for (const value of [NaN, 1e200]) {
     const advantage: GrpoTrainerOptions['advantage'] = ({ masks }) =>
       masks.map((mask, s) => Array.from(mask, () => (s === 1 ? value : 1)));
@@ -101,10 +104,10 @@ test('advantages that are not finite as float32 move no weight, whatever the ker
   }
 });
 
-test('weights of NaN are said at once and never handed out', async () => {
+test('weights of NaN are reported immediately and never returned', async () => {
   const [name] = start.keys();
   const huge = { lr: 3e38, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 10, gradClip: 1 };
-  await engine.model.optimizerStep(huge); // without a gradient: the decay makes them infinite
+  await engine.model.optimizerStep(huge); // without a gradient, the weight decay makes them infinite
   const { trainer, faults } = trainerOf();
   await expect(trainer.fit()).rejects.toThrow("the sampler's log-prob of token 0 is NaN");
   expect(faults).toHaveLength(3);
@@ -113,7 +116,7 @@ test('weights of NaN are said at once and never handed out', async () => {
   );
 });
 
-test('rewards that are all equal are said after five steps, once, and counted over a resume', async () => {
+test('equal rewards are reported once, after five steps, and counted across a resume', async () => {
   const equal: Task = { ...task, reward: () => ({ score: 0.5, acc: 0 }) };
   const { trainer, faults } = trainerOf({ task: equal });
   const counts = [];

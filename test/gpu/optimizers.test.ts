@@ -1,4 +1,4 @@
-/** SGD, SignSGD and Muon: whole steps of an engine and checkpoints, against float64. */
+/** Compares complete steps of SGD, SignSGD and Muon, and their checkpoints, to float64. */
 import { expect, test } from 'vitest';
 import type { OptimizerOptions, TensorMap } from '../../src/model/engine.ts';
 import { createModel } from '../../src/model/llama.ts';
@@ -50,7 +50,7 @@ async function engineOf(optimizer: OptimizerSpec | undefined, adapters = false):
 const backward = (engine: WgslEngine) => engine.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
 const f64s = (tensors: TensorMap) => new Map(Array.from(tensors, ([name, { data }]) => [name, f64(data)]));
 
-/** As PyTorch users split them: 2-D weights of the layers, embeddings and head aside. */
+/** Returns the matrices that PyTorch users give to Muon: 2-D weights of the layers, without embeddings and head. */
 const matricesOf = (tensors: TensorMap) =>
   new Map(
     Array.from(tensors, ([name, { shape }]) => [name, shape] as const).filter(

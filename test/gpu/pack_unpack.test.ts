@@ -1,4 +1,4 @@
-/** Packing and unpacking: the values that are left, the size they take, and that neighbours stay as they were. */
+/** Tests packing and unpacking: the resulting values, their size, and that neighbouring values stay unchanged. */
 import { describe, expect, test } from 'vitest';
 import type { View } from '../../src/gpu/device.ts';
 import { pack } from '../../src/gpu/ops/pack.ts';
@@ -11,7 +11,7 @@ import { withGpu } from './gpu.ts';
 
 const SIZES = [1, 31, 32, 33, 64, 1000, 2049];
 
-/** The values that float64 leaves, and how far f32 may be off: a value on the edge of two steps may fall either way. */
+/** Returns the resulting values in float64, and the error bound of f32: a value between two steps can round to either. */
 function expected(format: PackedFormat, x: Float32Array): { values: Float64Array; allowed: (i: number) => number } {
   if (format === 'float16') return { values: f64(x), allowed: (i) => Math.max(Math.abs(x[i]) * 2 ** -11, 2 ** -25) };
   const { values, scales } = quantize(f64(x), format === 'int8' ? 8 : 4);
@@ -20,7 +20,7 @@ function expected(format: PackedFormat, x: Float32Array): { values: Float64Array
 }
 
 describe.each(PACKED_FORMATS)('%s', (format) => {
-  test.each(SIZES)('n = %i: what is left, and nothing behind it', (n) =>
+  test.each(SIZES)('n = %i: the unpacked values, and nothing behind them changes', (n) =>
     withGpu(async (gpu) => {
       const x = rng(n).normals(n, 0.3);
       x[0] = 0;
@@ -52,7 +52,7 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
       const whole = new Float32Array(V * C);
       for (const [first, rows] of [
         [split, V - split],
-        [0, split], // last, so that a row too many would be seen
+        [0, split], // last, so that a row too many would be visible
       ]) {
         const part = table.slice(first * C, (first + rows) * C);
         const packed: View = gpu.buffer('packed', packedBytes(format, part.length));

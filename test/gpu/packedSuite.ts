@@ -1,4 +1,4 @@
-/** The tests of one tile of the product with packed weights: the bits of unpacking first, and near float64 of what is left. */
+/** Tests of one tile of the product with packed weights: bit for bit as if unpacked first, and close to float64 of the unpacked values. */
 import { test } from 'vitest';
 import type { PackedVariant } from '../../kernels/tiles.ts';
 import { PACKED_FORMATS, packedBytes, type PackedFormat } from '../../src/gpu/packedFormat.ts';
@@ -25,7 +25,7 @@ interface Case {
   x: Float32Array;
   /** Packed [K, N] or, transposed, [N, K]. */
   packed: View;
-  /** The values left of it. */
+  /** The unpacked values. */
   plain: View;
 }
 

@@ -1,4 +1,4 @@
-/** Frozen weights in fewer bits: the model is the one of the values that are left, and it takes less memory. */
+/** Tests frozen weights with fewer bits: the model equals the one with the unpacked values, and needs less memory. */
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { PACKED_FORMATS, type PackedFormat } from '../../src/gpu/packedFormat.ts';
@@ -32,7 +32,7 @@ const lora: LoraConfig = {
 };
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Pieces of five rows, so that parts of a matrix arrive one after another. */
+/** Splits weights into pieces of five rows, so that parts of a matrix arrive one after another. */
 const inPieces = (weights: TensorMap): WeightSource => ({
   async *pieces() {
     for (const [name, { shape, data }] of weights) {
@@ -43,10 +43,10 @@ const inPieces = (weights: TensorMap): WeightSource => ({
   },
 });
 
-/** All sides multiples of 8: products read its weights packed. */
+/** A config with all sides multiples of 8, so that products read its weights packed. */
 const even = { ...config, vocabSize: 296, hiddenSize: 24, intermediateSize: 40, headDim: 8 };
 
-/** Log-probs, two updates of the adapters, tokens drawn. */
+/** Returns log-probs, two updates of the adapters, and sampled tokens. */
 async function run(
   gpu: Gpu,
   config: ModelConfig,
@@ -77,7 +77,7 @@ async function run(
 describe.each(PACKED_FORMATS)('%s', (format) => {
   test.each([
     ...(isFull ? [['unpacked first', config, {}] as const] : []),
-    // Every day by one format: which kernels unpack it is all that differs.
+    // The everyday tests use one format, because only the kernels that unpack differ.
     ...(isFull || format === 'int4'
       ? [['unpacked first, a table in chunks', config, { maxArenaBytes: 2 * 64 * 20 * 4 }] as const]
       : []),
@@ -93,7 +93,7 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
     gpu.destroy();
   });
 
-  test('biases and norms stay as they are, matrices are near', async () => {
+  test('biases and norms are unchanged, and matrices are close', async () => {
     const gpu = await Gpu.create();
     const weights = initWeights(config, 3);
     const model = await loadModel(gpu, config, 16, weights, { lora, form: format });

@@ -1,4 +1,4 @@
-/** Passes are timed by label where the adapter has timestamps; what they compute stays the same. */
+/** Tests that passes are timed by label if the adapter has timestamps, and that their results stay the same. */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { addInto } from '../../src/gpu/ops/add_into.ts';
@@ -32,7 +32,7 @@ test('only labelled passes since the last read are timed, and the data is what r
       const timed = await read();
       expect(timed.first).toBe(7);
       expect(Object.keys(timed.times!)).toEqual(['a']);
-      // A clock may be coarse, but never runs backwards; the pass lies within what our clock has measured.
+      // A clock can be coarse but never runs backwards. The pass takes less time than our clock measured around it.
       expect(timed.times!['a']).toBeGreaterThanOrEqual(0);
       expect(timed.times!['a']).toBeLessThan(performance.now() - start + 1);
       expect((await read()).times).toEqual({});
@@ -42,7 +42,7 @@ test('only labelled passes since the last read are timed, and the data is what r
     gpu.destroy();
   }));
 
-test('with more labelled passes than are kept the rest is left out; a sum over many stays finite', () =>
+test('labelled passes beyond the limit are skipped; a sum over many stays finite', () =>
   withGpu(async () => {
     const gpu = await Gpu.create();
     if (gpu.startTimer()) {
@@ -61,7 +61,7 @@ test('with more labelled passes than are kept the rest is left out; a sum over m
     gpu.destroy();
   }));
 
-test('a rollout with timestamps draws the same tokens, and tells the GPU’s time of prefill, decode and draws', () =>
+test('a rollout with timestamps has the same tokens, and reports the GPU’s time of prefill, decode and sampling', () =>
   withGpu(async () => {
     const gpu = await Gpu.create();
     const model = tinyModel(gpu);

@@ -1,4 +1,4 @@
-/** The fused policy loss inside a training step equals handing the engine the float64 gradient of the same loss. */
+/** Tests that the fused policy loss in a training step equals the float64 gradient of the same loss passed to the engine. */
 import { expect, test } from 'vitest';
 import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { ModelConfig } from '../../src/model/config.ts';

@@ -1,4 +1,4 @@
-/** policy_loss.wgsl against the float64 losses of src/grpo, on rows that reach every branch. */
+/** Compares policy_loss.wgsl to the float64 losses of src/grpo, on rows that reach every branch. */
 import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { entrySamples, packPolicyRows, policyLoss, type PolicyRows } from '../../src/gpu/ops/policy_loss.ts';
@@ -18,7 +18,7 @@ const E = SEQ_START[LENGTHS.length];
 
 type AllRows = Record<keyof PolicyRows, Float32Array>;
 
-/** `drift` scales log ratios; every 17th is thrown far out when `extremes` is set. */
+/** Returns random rows. `drift` scales log ratios; with `extremes`, every 17th is far outside. */
 function randomRows(seed: number, drift: number, extremes: boolean): { logp: Float32Array; rows: AllRows } {
   const random = rng(seed);
   const logp = random.normals(E).map((x) => -0.01 - Math.abs(x));
@@ -64,7 +64,7 @@ function inFloat64(spec: PolicyLossSpec, logp: Float32Array, rows: AllRows): Flo
   return computePolicyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
 }
 
-/** exp() in WGSL may be off by (3 + 2 |x|) ulp, x up to 20, and the ratio is off by the rounding of logp - oldLogp. */
+/** exp() in WGSL has an error of up to (3 + 2 |x|) ulp, x up to 20, and the ratio that of rounding logp - oldLogp. */
 const RTOL = 2e-5;
 
 test.each(Object.keys(POLICY_LOSSES))('%s', async (lossMode) => {

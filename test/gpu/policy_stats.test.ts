@@ -37,7 +37,7 @@ async function check(lengths: number[], recipe: string): Promise<void> {
     }
   const most = Math.max(...lengths);
   await withGpu(async (gpu) => {
-    const stats = roomy(gpu, 'stats', S * 4 + 1); // a multiple of four with its room
+    const stats = roomy(gpu, 'stats', S * 4 + 1); // a multiple of four with its extra space
     const rows = { oldLogProbs, advantages, weights: new Float32Array(E), mask };
     const views = {
       logp: gpu.buffer('logp', logp),

@@ -26,7 +26,7 @@ async function check({ N, H, K, D }: Case, qkv: Float32Array, weight: Float32Arr
     const out = { y: roomy(gpu, 'y', want.length), rstd: roomy(gpu, 'rstd', wantRstd.length) };
     qkNorm(gpu, { qkv: gpu.buffer('qkv', qkv), weight: gpu.buffer('weight', weight), ...out, N, H, K, D, eps: EPS });
     const { LANES } = rowGrid(gpu);
-    const rtol = ((D / LANES + Math.log2(LANES) + 2) / 2 + 12) * U; // as in rmsnorm.test.ts
+    const rtol = ((D / LANES + Math.log2(LANES) + 2) / 2 + 12) * U; // like rmsnorm.test.ts
     const isV = (i: number) => Math.floor(i / D) % (H + 2 * K) >= H + K;
     expectWithin(await readRoomy(gpu, out.y, want.length), want, (i) => (isV(i) ? 0 : rtol * Math.abs(want[i])));
     expectWithin(await readRoomy(gpu, out.rstd, wantRstd.length), wantRstd, (i) => rtol * wantRstd[i]);

@@ -1,6 +1,6 @@
-/** Bytes of a file in test/fixtures, read from disk in Node and from the test server in a browser. */
+/** Returns the bytes of a file in test/fixtures, read from disk in Node and from the test server in a browser. */
 export async function readFixture(path: string): Promise<Uint8Array> {
-  const here: string = import.meta.url; // a variable, so that Vite does not take the URL below for an asset to bundle
+  const here: string = import.meta.url; // a variable, so that Vite does not bundle the URL below as an asset
   const url = new URL(`../fixtures/${path}`, here);
   if (typeof process !== 'undefined' && process.versions?.node) {
     const { readFile } = await import('node:fs/promises');

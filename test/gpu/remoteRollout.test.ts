@@ -1,4 +1,4 @@
-/** Stop strings and guided calls need the vocabulary in the worker: the same answers as from an engine in this thread. */
+/** Tests stop strings and guided calls, which need the vocabulary in the worker: the answers equal those of an engine in this thread. */
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';

@@ -1,4 +1,4 @@
-/** A kept step, replayed: the run's own loss gives what was logged, other losses the gradients that float64 gives. */
+/** Replays a kept step: the run's own loss gives the logged numbers, and other losses give the gradients of float64. */
 
 import { beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -22,7 +22,7 @@ const configOf = (algorithm: object, actor: object = {}) =>
     model: { path: 'x' },
     data: { trainBatchSize: 3, maxPromptLength: 48, maxResponseLength: 24, valMaxSamples: 1 },
     rollout: { n: 4, maxNumSeqs: 8, temperature: 1.1 },
-    // KL to the reference, several micro-batches, and a rate that moves the policy out of the clip in one step.
+    // KL to the reference, several micro-batches, and a learning rate that moves the policy out of the clip in one step.
     actor: { ppoMiniBatchSize: 3, ppoMaxTokenLenPerGpu: 160, klLossCoef: 0.1, optim: { lr: 0.02 }, ...actor },
     algorithm,
     trainer: { totalTrainingSteps: 3 },
@@ -46,7 +46,7 @@ const task: Task = {
 
 const model = { ...tinyConfig, vocabSize: 512 };
 let engine: LocalEngine;
-/** Step 2, the weights before its update and after it, and what was logged. */
+/** Step 2, the weights before its update and after it, and the logged metrics. */
 let [kept, metrics, before, after]: [KeptStep, Metrics, TensorMap, TensorMap] = [undefined!, {}, new Map(), new Map()];
 
 beforeAll(async () => {
@@ -62,13 +62,13 @@ beforeAll(async () => {
   kept = await decodeStep(await encodeStep({ step: 2, run: 'tiny', config: '' }, step.samples, step.inputs), 'step-2');
 }, 240_000);
 
-/** Of what a step logs, that which the loss says; the learning rate and the difference to rollout are the update's. */
+/** Keeps the logged metrics of the loss. The learning rate and the difference to rollout belong to the update. */
 const ofLoss = (line: Metrics) =>
   Object.fromEntries(
     Object.entries(line).filter(([name]) => name.startsWith('actor/') && !/lr|skipped_|eff_sample|_probs_/.test(name)),
   );
 
-test('the loss of the run at the weights of its step gives what was logged, bit for bit, and leaves the weights', async () => {
+test("the run's loss at the weights of its step gives the logged numbers, bit for bit, and keeps the weights", async () => {
   await engine.model.importWeights(before);
   const { losses } = await compareLosses(kept, LOSSES.slice(0, 1), engine);
   expect(ofLoss(losses[0].metrics)).toEqual(ofLoss(metrics));
@@ -81,7 +81,7 @@ test('the loss of the run at the weights of its step gives what was logged, bit 
   expect(await engine.model.exportWeights()).toEqual(before);
 }, 120_000);
 
-/** Cosines of the gradients that the float64 model has for d loss / d logp of each loss. */
+/** Returns the cosines of the float64 model's gradients for d loss / d logp of each loss. */
 function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {
   const all = kept.samples.map((_, s) => s);
   const batch = packMiniBatch(
@@ -103,7 +103,7 @@ function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {
   return gradients.map((a) => gradients.map((b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b))));
 }
 
-test('off the policy tokens are clipped, and the cosines are those of float64, whatever is kept at once', async () => {
+test("off-policy tokens are clipped, and the cosines equal float64's, however many gradients are kept", async () => {
   await engine.model.importWeights(after);
   const { losses, cosines } = await compareLosses(kept, LOSSES, engine);
   expect(losses[0].metrics['actor/pg_clipfrac']).toBeGreaterThan(0.05);
@@ -122,14 +122,14 @@ test('off the policy tokens are clipped, and the cosines are those of float64, w
     after,
     moving.map((i) => losses[i].tokens.grad),
   );
-  // A gradient of float32 through two layers is within some 1e-5 of its float64, and so is a cosine.
+  // A gradient in float32 through two layers has an error of about 1e-5, and so has a cosine.
   moving.forEach((i, a) => moving.forEach((j, b) => expect(Math.abs(cosines[i][j] - want[a][b])).toBeLessThan(2e-5)));
-  expect(want.flat().some((value) => value < 0.99)).toBe(true); // else nothing is shown
-  // Two copies of the gradients at most.
+  expect(want.flat().some((value) => value < 0.99)).toBe(true); // otherwise the test shows nothing
+  // Room for two copies of the gradients at most.
   expect(await compareLosses(kept, LOSSES, engine, 1)).toEqual({ losses, cosines });
 }, 240_000);
 
-test('the same reward gives the logged scores exactly, another one says what it changes', async () => {
+test('the same reward gives the logged scores exactly, and another one reports what it changes', async () => {
   const same = await rescore(kept, config, async (sample) => task.reward(sample));
   expect(same).toMatchObject({ correlation: 1, bestChanged: 0, signFlips: 0, samples: 12 });
   expect(same.newScore).toBe(metrics['critic/score/mean']);
@@ -139,7 +139,7 @@ test('the same reward gives the logged scores exactly, another one says what it 
   expect(opposite.signFlips).toBeGreaterThan(0.5);
 });
 
-test('samples of another vocabulary, an estimator without what it needs: one sentence each', async () => {
+test('samples of another vocabulary, and an estimator without its inputs, end in one error message each', async () => {
   const [first, ...rest] = kept.samples;
   const foreign = {
     ...first,

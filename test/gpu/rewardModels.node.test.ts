@@ -1,4 +1,4 @@
-/** GRPO steps rewarded by models that transformers.js really runs: a classifier, and a judge of its own. */
+/** Runs GRPO steps rewarded by real models of transformers.js: a classifier, and a judge with its own model. */
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -9,7 +9,7 @@ import { poisoned, withGpu } from './gpu.ts';
 
 const EPS = 1e-6;
 
-/** The longest chain of a C-term sum over that many threads, halved by the root; division 5, inverseSqrt 4, products 3. */
+/** Half of the longest chain of a C-term sum over that many threads (because of the root), plus division 5, inverseSqrt 4, products 3. */
 const rtol = (C: number, lanes: number) => ((C / lanes + Math.log2(lanes) + 2) / 2 + 12) * U;
 
 async function check(x: Float32Array, weight: Float32Array): Promise<void> {

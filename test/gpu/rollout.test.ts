@@ -8,7 +8,7 @@ import { tinyModel } from './tinyModel.ts';
 
 const all = prompts.flatMap((_, p) => [0, 1, 2, 3].map((s) => request(p, s)));
 
-test('a sample draws the same tokens alone, together, and in other orders', () =>
+test('a sample has the same tokens alone, with others, and in other orders', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const model = tinyModel(gpu);
@@ -22,7 +22,7 @@ test('a sample draws the same tokens alone, together, and in other orders', () =
       expect(reversed.get(q.requestId)).toEqual(alone);
       lengths.add(alone!.tokenIds.length);
     }
-    expect(lengths.size).toBeGreaterThan(2); // the samples do differ
+    expect(lengths.size).toBeGreaterThan(2); // the samples have different lengths
   }));
 
 test('more requests than slots: all are served as slots free', () =>

@@ -28,14 +28,14 @@ export function request(prompt: number, sample: number, sampling: Partial<Sampli
   };
 }
 
-/** Generates all at once and releases each when all are done. */
+/** Runs all requests concurrently and releases each when all are done. */
 export async function run(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Map<string, Generation>> {
   const generations = await Promise.all(requests.map((q) => engine.generate(q)));
   for (const { requestId } of requests) engine.release(requestId);
   return new Map(requests.map((q, i) => [q.requestId, generations[i]]));
 }
 
-/** Generates all at once; each is released as soon as it is done. */
+/** Runs all requests concurrently and releases each as soon as it is done. */
 export function runFreeing(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Generation[]> {
   return Promise.all(
     requests.map(async (q) => {

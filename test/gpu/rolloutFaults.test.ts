@@ -1,4 +1,4 @@
-/** Tools that go wrong in every way, called by a model on the GPU: no sample without an end, no slot lost, memory as it was. */
+/** Tests tools that fail in every way, called by a model on the GPU: every sample ends, no slot is lost, and memory does not grow. */
 import { expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -63,7 +63,7 @@ const sampling: SamplingParams = {
   minP: 0,
   maxNewTokens: 48,
   stopTokenIds: tokenizer.eosTokenIds,
-  // The model is untrained: something has to make it begin calls, and end its turns.
+  // The model is untrained, so biases make it start calls and end its turns.
   logitBias: [TAG, tokenizer.eosTokenIds[0]].map((token) => [token, 30]),
 };
 
@@ -93,7 +93,7 @@ test(
       };
       const samples = (from: number, count: number) =>
         Promise.all(Array.from({ length: count }, (_, i) => sample(from + i)));
-      await samples(0, 12); // whatever is made, is made
+      await samples(0, 12); // allocates everything that is allocated once
       const { buffers, bytes } = gpu.counters;
       const trajectories = await samples(12, 36);
       onCall = () => controller.abort();
@@ -109,7 +109,7 @@ test(
       }
       expect(reasons).toContain('aborted');
       expect(reasons.size).toBeGreaterThan(1);
-      // Every slot at once: one that was lost would leave one of these waiting for ever.
+      // All slots at the same time: with a lost slot, one of these would wait forever.
       const contextIds = Uint32Array.of(1, 2, 3);
       const all = Array.from({ length: sizes.maxNumSeqs }, (_, i) => ({
         requestId: `all.${i}`,

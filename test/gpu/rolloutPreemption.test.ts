@@ -1,4 +1,4 @@
-/** Slots are short: samples lose them, come back, and draw what they would have drawn. */
+/** Tests a shortage of slots: samples lose them, return, and sample the same tokens as without the loss. */
 import { expect, test } from 'vitest';
 import { type RolloutOptions, WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
@@ -10,7 +10,7 @@ import { tinyModel } from './tinyModel.ts';
 const SHORT = { ...SIZES, maxNumSeqs: 3, maxPrompts: 3, maxBatchedTokens: 24 };
 const TOOL = [ids(4), ids(2)];
 
-/** Settings that a resumed turn must carry on with, beside plain ones. */
+/** Settings that a resumed turn must continue with, next to default ones. */
 const kinds: Partial<SamplingParams>[] = [
   {},
   { frequencyPenalty: 0.8, repetitionPenalty: 1.2, minNewTokens: 5, entropy: true },
@@ -18,7 +18,7 @@ const kinds: Partial<SamplingParams>[] = [
 ];
 const samples = [0, 1, 2].flatMap((p) => [0, 1, 2].map((s) => request(p, s, { maxNewTokens: 10, ...kinds[s] })));
 
-/** Two turns with a tool between; `tool` says how long that takes. */
+/** Runs two turns with a tool between; `tool` returns a promise for its end. */
 async function twoTurns(
   engine: WgslRolloutEngine,
   q: GenerateRequest,
@@ -32,7 +32,7 @@ async function twoTurns(
   return [first, second];
 }
 
-/** Every tool answers once all samples have called theirs: with few slots, most must have lost theirs by then. */
+/** Every tool answers once all samples have called theirs. With few slots, most have lost theirs by then. */
 function runSlowly(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Generation[][]> {
   let left = requests.length;
   let answer = () => {};
@@ -75,7 +75,7 @@ test('switched off, samples keep their slots while their tools run', () =>
     let hasEnded = false;
     void d.then(() => (hasEnded = true));
     await Promise.all([a, b, c]);
-    // Another request takes a whole turn in the meantime.
+    // Another request runs a complete turn in the meantime.
     const contextIds = Uint32Array.from([...samples[1].contextIds, ...(await b).tokenIds, ...TOOL[0]]);
     const sampling = { ...samples[1].sampling, stopTokenIds: [] };
     expect((await engine.generate({ ...samples[1], contextIds, sampling })).tokenIds).toHaveLength(10);
@@ -102,7 +102,7 @@ test.each(['recompute', 'keep'] as const)(
       for (const tokens of [3, 10, 20]) {
         await heard(tokens);
         await engine.pause();
-        await engine.resetCache(); // the weights are the same, so the tokens must be
+        await engine.resetCache(); // the weights are the same, so the tokens must be the same
         resets++;
         engine.resume();
       }
@@ -116,12 +116,12 @@ test.each(['recompute', 'keep'] as const)(
         expect(weightVersions!.at(-1)).toBeLessThanOrEqual(resets);
         pieces += new Set(weightVersions).size;
       });
-      expect(pieces).toBeGreaterThan(requests.length); // some were cut
+      expect(pieces).toBeGreaterThan(requests.length); // some were interrupted
       for (const { requestId } of requests) engine.release(requestId);
     }),
 );
 
-test('weights changed in mid-turn: what follows is what the new weights draw after the same tokens', () =>
+test('after a change of weights during a turn, the new weights continue after the same tokens', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const [model, other] = [tinyModel(gpu), tinyModel(gpu, {}, 9)];
@@ -144,7 +144,7 @@ test('weights changed in mid-turn: what follows is what the new weights draw aft
     expect(logProbs.subarray(cut)).toEqual(rest.logProbs);
   }));
 
-test('abort keeps the tokens, and a later request goes on from them as if nothing had happened', () =>
+test('abort keeps the tokens, and a later request continues from them as without the abort', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), { ...SIZES, maxNumSeqs: 2 });

@@ -1,4 +1,4 @@
-/** Sampling settings of a request beside temperature and cuts, through the whole engine. */
+/** Tests sampling settings other than temperature, top-k, top-p and min-p through the complete engine. */
 import { expect, test } from 'vitest';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams } from '../../src/rollout/types.ts';
@@ -16,7 +16,7 @@ async function newEngine(sizes = SIZES) {
   return { gpu, engine: new WgslRolloutEngine(gpu, tinyModel(gpu), sizes) };
 }
 
-test('asking for entropy and alternatives changes neither tokens nor log-probs; off, nothing is made for them', () =>
+test('requesting entropy and alternatives changes neither tokens nor log-probs; without a request nothing is allocated for them', () =>
   withGpu(async () => {
     const { gpu, engine } = await newEngine();
     const plain = await run(engine, all);
@@ -42,7 +42,7 @@ test('asking for entropy and alternatives changes neither tokens nor log-probs; 
     }
   }));
 
-/** Log-probs of the whole vocabulary after a context, through the engine's own alternatives and biases. */
+/** Returns log-probs of the complete vocabulary after a context, by the engine's own alternatives and biases. */
 async function wholeLogProbs(engine: WgslRolloutEngine, contextIds: Uint32Array, promptLength: number) {
   const logProbs = new Float64Array(tinyConfig.vocabSize).fill(NaN);
   const requests = Array.from({ length: tinyConfig.vocabSize }, (_, token) => ({
@@ -50,7 +50,7 @@ async function wholeLogProbs(engine: WgslRolloutEngine, contextIds: Uint32Array,
     contextIds,
     promptLength,
     key: [1, 1] as [number, number],
-    // A bias this large forces the token; its log-prob is still the model's own.
+    // A bias this large forces the token. Its log-prob is still the model's own.
     sampling: { ...request(0, 0).sampling, maxNewTokens: 1, logitBias: [[token, 1e4]] as [number, number][] },
   }));
   for (let i = 0; i < requests.length; i += 16) {
@@ -90,7 +90,7 @@ test('log-prob minus log mass is the log-prob under penalties, biases and cuts, 
       expect(Math.abs(logProbsOf(raw, 0.8)[tokenIds[t]] - logProbs[t])).toBeLessThan(2e-5);
     }
     expect(logMass).toBeDefined();
-    // A repetition penalty sees the sign of the logits, which log-probs do not tell: it is off in what follows.
+    // A repetition penalty depends on the sign of the logits, which log-probs do not show, so it is off below.
     const additive = { ...settings, repetitionPenalty: 1 };
     const q = request(2, 1, { ...sampling, repetitionPenalty: 1 });
     const drawn = (await run(engine, [q])).get('2.1')!;
@@ -108,7 +108,7 @@ test('log-prob minus log mass is the log-prob under penalties, biases and cuts, 
     }
   }));
 
-test('a stop token cannot come before minNewTokens, and then may', () =>
+test('a stop token is possible only after minNewTokens', () =>
   withGpu(async () => {
     const { engine } = await newEngine();
     const greedy = (await run(engine, [request(1, 0, { temperature: 0, stopTokenIds: [] })])).get('1.0')!;
@@ -121,7 +121,7 @@ test('a stop token cannot come before minNewTokens, and then may', () =>
     expect(later.tokenIds.subarray(0, 4)).not.toContain(stop);
   }));
 
-test('a penalty takes away what was drawn; a bias brings in what is not likely', () =>
+test('a penalty suppresses sampled tokens; a bias makes improbable tokens possible', () =>
   withGpu(async () => {
     const { engine } = await newEngine();
     const distinct = (
@@ -131,10 +131,10 @@ test('a penalty takes away what was drawn; a bias brings in what is not likely',
     const forced = (await run(engine, [request(0, 1, { logitBias: [[42, 1e4]], stopTokenIds: [] })])).get('0.1')!;
     expect([...forced.tokenIds]).toEqual(new Array(12).fill(42));
     expect(forced.logProbs[0]).toBeLessThan(-0.5); // the model's own log-prob
-    expect(Math.abs(forced.logProbs[0] - forced.logMass![0])).toBeLessThan(1e-3); // certain under the bias
+    expect(Math.abs(forced.logProbs[0] - forced.logMass![0])).toBeLessThan(1e-3); // certain because of the bias
   }));
 
-test('with settings of its own, a sample still draws the same alone and together with plain neighbours', () =>
+test('a sample with special settings has the same tokens alone and with others', () =>
   withGpu(async () => {
     const { engine } = await newEngine({ ...SIZES, maxNumSeqs: 5 });
     const mixed = all.map((q, i) => ({
@@ -155,7 +155,7 @@ test('with settings of its own, a sample still draws the same alone and together
     for (const [i, q] of mixed.entries()) expect(together[i]).toEqual((await run(engine, [q])).get(q.requestId));
   }));
 
-test('settings out of range are refused in a sentence', async () => {
+test('settings out of range are refused with one error message', async () => {
   const { engine } = await newEngine();
   const refuse = (sampling: Partial<SamplingParams>, sentence: string) =>
     expect(engine.generate(request(0, 0, sampling))).rejects.toThrow(new RangeError(sentence));

@@ -1,4 +1,7 @@
-/** The engine under a long stream of requests: nothing leaks, and slots are full. More in test/unit/rolloutServer.test.ts. */
+/**
+ * Runs a long stream of requests through the engine: memory does not grow, and all slots are used. More tests are in
+ * test/unit/rolloutServer.test.ts.
+ */
 import { expect, test } from 'vitest';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
@@ -8,7 +11,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { request } from './rolloutCases.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Keeps `at` requests in flight until all are answered; calls `after` with the number answered so far. */
+/** Keeps `at` requests in flight until all are answered. Calls `after` with the number answered so far. */
 async function stream(
   engine: WgslRolloutEngine,
   count: number,
@@ -30,12 +33,12 @@ async function stream(
   return tokens;
 }
 
-test('10,000 short requests: every slot comes back, and memory stays as it was', { timeout: 300_000 }, () =>
+test('after 10,000 short requests every slot is free, and memory has not grown', { timeout: 300_000 }, () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const sizes = { maxNumSeqs: 64, slotCapacity: 8, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 512 };
     const model = tinyModel(gpu, { numHiddenLayers: 1 });
-    await prepareKernels(gpu, tinyConfig, { rollout: true }); // fewer rows have smaller tiles
+    await prepareKernels(gpu, tinyConfig, { rollout: true }); // fewer rows use smaller tiles
     const engine = new WgslRolloutEngine(gpu, model, sizes);
     const make = (i: number): GenerateRequest => ({
       ...request(i % 4, i, { maxNewTokens: 1 + (i % 4), stopTokenIds: [7, 9, 11] }),
@@ -48,17 +51,17 @@ test('10,000 short requests: every slot comes back, and memory stays as it was',
     const tokens = await stream(engine, 10_000, 128, make, (answered) => {
       if (answered % 2500 !== 0) return;
       resets++;
-      return engine.resetCache(); // as after an update, in the middle of everything
+      return engine.resetCache(); // simulates an update, while requests are in flight
     });
     expect(resets).toBe(4);
     const after = gpu.counters;
     expect(after).toMatchObject({ pipelines, bindGroups });
     expect(after.bytes - after.stagingBytes).toBe(bytes - stagingBytes);
-    // How many read-backs overlap depends on how busy the host is: one more buffer for them than before, at most.
+    // The number of overlapping read-backs depends on how busy the host is, so allow one more buffer for them.
     expect(after.stagingBytes).toBeLessThanOrEqual(2 * stagingBytes);
     const { generatedTokens } = await engine.takeStats();
     expect(generatedTokens).toBe(tokens);
-    // All slots at once, twice: none is lost, none is counted double.
+    // All slots at the same time, twice: none is lost, none counts double.
     for (let round = 0; round < 2; round++) {
       const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
       await Promise.all(full.map((q) => engine.generate(q)));
@@ -67,7 +70,7 @@ test('10,000 short requests: every slot comes back, and memory stays as it was',
   }),
 );
 
-test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', () =>
+test('with lengths from 1 to 20, at least 90% of the slots are in use until the last tenth, and less than 5% of the rows are wasted', () =>
   withGpu(async () => {
     const sizes = { maxNumSeqs: 16, slotCapacity: 80, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 64 };
     const gpu = await testGpu();

@@ -1,4 +1,4 @@
-/** Speculative decoding is lossless: the same tokens and the same bits as plain decoding, and the right distribution. */
+/** Tests that speculative decoding is lossless: the same tokens and bits as plain decoding, and the right distribution. */
 import { expect, test } from 'vitest';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
@@ -10,7 +10,7 @@ import { tinyModel } from './tinyModel.ts';
 
 const SPECULATIVE = { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false };
 const TOOL = [ids(4), ids(2)];
-/** Settings that draws must continue with after a wrong guess, beside plain ones. */
+/** Settings that sampling must continue with after a wrong guess, next to default ones. */
 const kinds: Partial<SamplingParams>[] = [
   {},
   { temperature: 0 },
@@ -42,7 +42,7 @@ test.each(cases)('tokens, log-probs, masses and details are those of plain decod
     for (const q of samples) want.push(await twoTurns(plain, q));
     const sizes = { ...SIZES, maxNumSeqs, verifyRows };
     const engine = new WgslRolloutEngine(gpu, model, sizes, { preemption, speculative: SPECULATIVE });
-    // The history of the second round is right.
+    // In the second round, the history is right.
     for (const requests of [samples, [...samples].reverse()])
       expect(await Promise.all(requests.map((q) => twoTurns(engine, q)))).toEqual(
         requests.map((q) => want[samples.indexOf(q)]),
@@ -54,7 +54,7 @@ test.each(cases)('tokens, log-probs, masses and details are those of plain decod
   }),
 );
 
-test('switched off nothing is made for it, and on nothing more in a steady state', () =>
+test('speculation allocates nothing when off, and nothing more in a steady state when on', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const model = tinyModel(gpu);
@@ -75,7 +75,7 @@ test('switched off nothing is made for it, and on nothing more in a steady state
     });
   }));
 
-/** Pearson's statistic of counts against probabilities; bins that expect less than 5 are one. */
+/** Returns Pearson's statistic of counts against probabilities. Bins that expect less than 5 are merged. */
 function chiSquare(counts: number[], probabilities: number[]): { statistic: number; bins: number } {
   const n = counts.reduce((a, b) => a + b, 0);
   let [statistic, bins, restCount, restExpected] = [0, 0, 0, 0];
@@ -92,7 +92,7 @@ function chiSquare(counts: number[], probabilities: number[]): { statistic: numb
   return { statistic, bins };
 }
 
-/** Probability of each pair of second and third token after a prompt, whatever the first is, by the trainer's own pass. */
+/** Returns the probability of each pair of second and third token after a prompt, over all first tokens, by the trainer's own pass. */
 async function pairProbabilities(trainer: WgslEngine, prompt: Uint32Array, V: number): Promise<number[]> {
   const tokensOf = (i: number) => Uint32Array.of(Math.floor(i / V / V), Math.floor(i / V) % V, i % V);
   const samples = Array.from({ length: V ** 3 }, (_, i) => ({ tokens: tokensOf(i), mask: Uint8Array.of(1, 1, 1) }));
@@ -106,7 +106,7 @@ async function pairProbabilities(trainer: WgslEngine, prompt: Uint32Array, V: nu
   return probabilities;
 }
 
-// The third token is drawn from a row that was computed from a guess of the second: only if that was right may it count.
+// The third token is sampled from a row that was computed from a guess of the second. It may count only if that guess was right.
 test('pairs of tokens, one mostly guessed and often wrongly, have the model’s distribution: chi-square', () =>
   withGpu(async () => {
     const gpu = await testGpu();
@@ -130,7 +130,7 @@ test('pairs of tokens, one mostly guessed and often wrongly, have the model’s 
     expect(acceptedTokens).toBeGreaterThan(draftTokens / 20);
     expect(acceptedTokens).toBeLessThan(draftTokens / 2);
     const { statistic, bins } = chiSquare(counts, probabilities);
-    // Mean and variance of the distribution are bins - 1 and twice that: four deviations are p < 0.001.
+    // Mean and variance of the distribution are bins - 1 and twice that; four deviations are p < 0.001.
     expect(bins).toBeGreaterThan(20);
     expect(statistic).toBeLessThan(bins - 1 + 4 * Math.sqrt(2 * (bins - 1)));
   }));

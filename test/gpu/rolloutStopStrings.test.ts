@@ -1,4 +1,4 @@
-/** Stop strings on the GPU: tokens past one are dropped with their log-probs, and the next turn is right. */
+/** Tests stop strings on the GPU: tokens after one are dropped with their log-probs, and the next turn is right. */
 import { expect, test } from 'vitest';
 import type { Vocabulary } from '../../src/model/tokenizer/vocabulary.ts';
 import { packGroups } from '../../src/model/packing.ts';
@@ -8,7 +8,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, SIZES } from './rolloutCases.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Token t is the letters "a" to "h" of its last and its first three bits. */
+/** Token t is two letters from "a" to "h": its last and its first three bits. */
 const vocabulary: Vocabulary = {
   bytes: Uint8Array.from({ length: tinyConfig.vocabSize * 2 }, (_, i) => 97 + (((i >> 1) >> (3 * (i % 2))) & 7)),
   starts: Uint32Array.from({ length: tinyConfig.vocabSize + 1 }, (_, t) => 2 * t),

@@ -1,4 +1,6 @@
-/** Constrained tool calls on the GPU: an untrained model's calls are valid, and training sees the distribution drawn from. */
+/**
+ * Tests constrained tool calls on the GPU: an untrained model's calls are valid, and training uses the distribution that was sampled from.
+ */
 import { expect, test } from 'vitest';
 import { packGroups } from '../../src/model/packing.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -20,7 +22,7 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
 const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
-/** The token that a call begins with. */
+/** Returns the token that a call starts with. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
   {
@@ -63,7 +65,7 @@ const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = 
     minP: 0,
     maxNewTokens: LEFT,
     stopTokenIds: tokenizer.eosTokenIds,
-    // The model is untrained: something has to make it begin calls.
+    // The model is untrained, so a bias makes it start calls.
     toolCalls,
     toolCallFormat: format,
     logitBias: [[opens(format), 30]] as [number, number][],
@@ -71,7 +73,7 @@ const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = 
   },
 });
 
-/** Checks every call of a turn; returns how many there were. */
+/** Checks every call of a turn; returns their number. */
 function checkCalls({ tokenIds }: Generation, format: CallFormat): number {
   const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
   const calls = TOOL_PARSERS[format](text, TOOLS);
@@ -96,7 +98,7 @@ test.each(FORMATS)(
       for (const generation of together.slice(0, 8)) expect(checkCalls(generation, format)).toBeGreaterThan(0);
       expect(together.slice(8)).toEqual(plain);
       const [first] = together;
-      // The next turn continues in the cache, and may call again.
+      // The next turn continues in the cache, and can call again.
       const contextIds = Uint32Array.from([...prompt, ...first.tokenIds, ...tokenizer.encode('ok')]);
       expect(checkCalls(await engine.generate({ ...request(0, format), contextIds }), format)).toBeGreaterThan(0);
     }),
@@ -123,7 +125,7 @@ test.each(FORMATS)(
         const mask = guide.mask(state, LEFT - t);
         state = guide.after(state, token);
         if (t % 12 !== 2) continue;
-        // The whole distribution at this place, a one-token sample each.
+        // The complete distribution at this position, by one-token samples.
         const context = Uint32Array.from([...prompt, ...tokenIds.subarray(0, t)]);
         const samples = Array.from({ length: V }, (_, j) => ({ tokens: Uint32Array.of(j), mask: Uint8Array.of(1) }));
         const whole = new Float64Array(V);
@@ -156,7 +158,7 @@ test('guesses are checked in calls, too: the same tokens, log-probs and masses i
     const plain = await ask(engineOf({}));
     const guessing = engineOf({ speculative });
     const first = await ask(guessing);
-    const again = await ask(guessing); // what it says has been seen before
+    const again = await ask(guessing); // the history contains its tokens
     expect(first.generations).toEqual(plain.generations);
     expect(again.generations).toEqual(plain.generations);
     for (const generation of again.generations) expect(checkCalls(generation, 'hermes')).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-/** Rollout by the buffers that training writes, and by a copy of them that stays unchanged during training. */
+/** Tests rollout on the buffers that training writes, and on a copy of them that stays unchanged during training. */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { offersHalves } from '../../src/gpu/adapter.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -18,10 +18,10 @@ async function engineOf(more: Partial<EngineSpec>): Promise<DeviceEngine> {
   return engine;
 }
 
-/** Every bind group that is made from now on; a spy that comes later does not see a device that has been used. */
+/** Records every bind group from now on. A spy that is created later does not see a device in use. */
 const spyOnBinds = () => vi.spyOn(GPUDevice.prototype, 'createBindGroup');
 
-/** The GPUBuffers that passes bind as weights while `work` runs. */
+/** Returns the GPUBuffers that passes bind as weights while `work` runs. */
 async function boundWeights(
   binds: ReturnType<typeof spyOnBinds>,
   work: () => Promise<unknown>,
@@ -59,7 +59,7 @@ const FORMS: [string, Partial<EngineSpec>][] = [
   ['a head of its own', { config: { ...specOf().config, tieWordEmbeddings: false, qkvBias: true } }],
 ];
 
-/** In --full alone: adapters over int8 and every weight in float16 have what they have. */
+/** Only in --full: the other cases cover adapters over int8 and weights in float16. */
 const IN_FULL = ['adapters', 'adapters over float16'];
 const CHOSEN = FORMS.filter(([name]) => isFull || !IN_FULL.includes(name));
 
@@ -70,9 +70,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
     return engineOf({ ...form, ...weights, ...more });
   };
 
-  test('generation beside updates draws what it draws alone, and the updates come out as they do alone', async ({
-    skip,
-  }) => {
+  test('generation during updates and the updates have the same results as alone', async ({ skip }) => {
     if (await skipped()) skip('this adapter has no shader-f16');
     const alone = await made();
     const want = drawn(await generate(alone.rollout));
@@ -93,7 +91,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
     expectPlanned({ ...specOf(form), rolloutWeights: 'copy' }, beside.gpu.counters);
   });
 
-  test('updateWeights brings what was trained, and nothing else does', async ({ skip }) => {
+  test('only updateWeights copies the trained weights', async ({ skip }) => {
     if (await skipped()) skip('this adapter has no shader-f16');
     const binds = spyOnBinds();
     const engine = await made({ rolloutWeights: 'copy' });
@@ -126,7 +124,7 @@ describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
   });
 });
 
-test('a request under way keeps its tokens and goes on under the new weights from a token boundary on', async () => {
+test('a request in flight keeps its tokens and continues with the new weights from a token boundary', async () => {
   const engine = await engineOf({ rolloutWeights: 'copy' });
   const whole = request(0, 40);
   const old = await engine.rollout.generate(whole);
@@ -142,7 +140,7 @@ test('a request under way keeps its tokens and goes on under the new weights fro
   expect([...weightVersions!]).toEqual(Array.from({ length: 40 }, (_, t) => (t < kept ? 0 : 1)));
   expect(tokenIds.slice(0, kept)).toEqual(old.tokenIds.slice(0, kept));
   expect(logProbs.slice(0, kept)).toEqual(old.logProbs.slice(0, kept));
-  // What came after is by the weights as they are now, over the tokens before.
+  // Later tokens are sampled with the current weights, after the earlier tokens.
   const contextIds = Uint32Array.from([...whole.contextIds, ...tokenIds.slice(0, kept)]);
   const rest = await engine.rollout.generate({ ...request(0, 40 - kept), contextIds });
   expect(rest.logProbs[0]).not.toBe(old.logProbs[kept]);

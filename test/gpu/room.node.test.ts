@@ -1,6 +1,6 @@
 /**
- * `webgrpo room`, `webgrpo join` and our page as users start them: a worker in Node, one in Chromium that is killed in mid-step, and one
- * that forges. What is trained is, to the bit, what one device alone trains, and the reward rises.
+ * Tests `webgrpo room`, `webgrpo join` and our page like users start them: a worker in Node, one in Chromium that is killed during a step,
+ * and one that forges. The training must equal that of one device alone, bit for bit, and the reward must rise.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -29,7 +29,7 @@ import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { connectByTcp, hasNatsServer } from '../natsServer.ts';
 
 const STEPS = 5;
-/** Steps at either end whose mean rewards are compared. */
+/** Number of steps at either end whose mean rewards are compared. */
 const SPAN = 2;
 const [PROMPTS, N] = [8, 8];
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-run-'));
@@ -48,7 +48,7 @@ const task = gsm8kToolTask();
 const configOf = (...more: string[]) =>
   parseTrainConfig(readFileSync(recipe, 'utf8'), { source: recipe, overrides: [...SETTINGS, ...more], note: () => {} });
 
-/** A process and what it has said. */
+/** Starts a process and collects its output. */
 function start(main: string, args: string[]) {
   const child: ChildProcess = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   const process_ = { child, said: '', ended: new Promise<number | null>((done) => child.once('exit', done)) };
@@ -68,7 +68,7 @@ async function openEngine(): Promise<LocalEngine> {
   return createLocalEngine({ ...engineSizes(config), ...withTokenizer(config.model.path, files) });
 }
 
-/** The same run on one device, in mode a of the fully asynchronous pipeline. */
+/** Runs the same training on one device, in mode a of the fully asynchronous pipeline. */
 async function trainAlone(engine: LocalEngine): Promise<{ history: Metrics[]; drawn: string[][] }> {
   const modeA = ['stalenessThreshold=0', 'triggerParameterSyncStep=1', 'onStale=wait'];
   const config = configOf('trainer.pipeline=fully-async', ...modeA.map((setting) => `asyncTraining.${setting}`));
@@ -78,7 +78,7 @@ async function trainAlone(engine: LocalEngine): Promise<{ history: Metrics[]; dr
   return { history, drawn };
 }
 
-/** Our page in a Chromium of its own, from a server of its own. */
+/** Opens our page in a separate Chromium, from a separate server. */
 async function openChromium() {
   const server = await createServer({
     configFile: 'vite.config.ts',
@@ -94,7 +94,7 @@ async function openChromium() {
   const browser = await chromium.connect(browserServer.wsEndpoint());
   return {
     page: await browser.newPage({ baseURL: server.resolvedUrls!.local[0] }),
-    /** As a machine dies. */
+    /** kills the browser like a machine failure */
     kill: () => browserServer.kill(),
     async close() {
       await browserServer.kill();
@@ -103,14 +103,16 @@ async function openChromium() {
   };
 }
 
-/** The page joins. Its finished groups wait until `letGo`; what it has of the first after that never arrives: `whenCut` resolves. */
+/**
+ * Joins with the page. Its finished groups wait for `letGo`. What it sends after the first one never arrives, and then `whenCut` resolves.
+ */
 async function joinByPage(page: Page, room: string) {
   let [letGo, cut] = [() => {}, () => {}];
   const mayGo = new Promise<void>((resolve) => (letGo = resolve));
   const whenCut = new Promise<void>((resolve) => (cut = resolve));
   let isFree = false;
   void mayGo.then(() => (isFree = true));
-  const held = new Set<string>(); // which are sent again while no answer comes
+  const held = new Set<string>(); // the page sends these again while no answer arrives
   const address = new URL(room, 'http://localhost').searchParams.get('room')!;
   await page.routeWebSocket(
     ({ href }) => href.startsWith(address),
@@ -130,7 +132,7 @@ async function joinByPage(page: Page, room: string) {
   return { letGo, whenCut };
 }
 
-/** Whatever follows from what was trained, and not from clocks, machines or how samples came. */
+/** Returns the metrics that depend only on the training, not on clocks, machines or the order of samples. */
 const computed = (metrics: Metrics): Metrics =>
   Object.fromEntries(
     Object.entries(metrics).filter(
@@ -138,12 +140,12 @@ const computed = (metrics: Metrics): Metrics =>
     ),
   );
 
-/** Responses of the step's samples, in order. */
+/** Returns the responses of the step's samples, in order. */
 const drawnOf = (samples: Sample[]): string[] => samples.map(({ trajectory }) => trajectory.responseIds.join());
 
 const mean = (values: number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** Every day: test/unit/roomCommand.test.ts, roomCommand.node.test.ts and the page's rooms in test/e2e/room.spec.ts. */
+/** Everyday tests of rooms: test/unit/roomCommand.test.ts, roomCommand.node.test.ts and test/e2e/room.spec.ts. */
 const isFull = process.env['FULL_TESTS'] === '1';
 
 test.runIf(isFull && hasNatsServer())(
@@ -163,10 +165,10 @@ test.runIf(isFull && hasNatsServer())(
       await expect.poll(() => room.said, { timeout: 90_000, interval: 100 }).toMatch(invitation);
       const [, address, code, link] = invitation.exec(room.said)!;
 
-      // It is there before the others: its engine is made already.
+      // This worker joins before the others, because its engine exists already.
       const config = configOf();
       const honest = roomEngine({ config, engine, task }, { adapter: 'forger', destroy: () => {} });
-      // Every other sample is drawn by another key, and says a reward that it does not have otherwise.
+      // Every other sample is sampled with another key, and claims a wrong reward.
       const forged: typeof honest.generate = async (prompt, worker, put, signal) => {
         const forge = (record: ExperienceRecord) => {
           const sample = JSON.parse(String(record.columns['sample'])) as { reward: { score: number } };
@@ -183,7 +185,7 @@ test.runIf(isFull && hasNatsServer())(
         open: async () => ({ ...honest, groupsAtOnce: 1, generate: forged }),
       }).catch((error: unknown) => error);
 
-      // The page has groups before the other comes, and is killed when it has sent some and holds others.
+      // The page has groups before the other joins, and is killed after it has sent some and holds others.
       const says = (text: string) => expect.poll(() => room.said, { timeout: 90_000, interval: 20 }).toContain(text);
       const page = await joinByPage(browser.page, link);
       await says('page generates on');
@@ -202,7 +204,7 @@ test.runIf(isFull && hasNatsServer())(
       const expected = alone.history.map((metrics) => JSON.parse(JSON.stringify(metrics)) as Metrics);
       expect(steps.map(computed)).toEqual(expected.map(computed));
       for (const metrics of expected) expect(computed(metrics)).toHaveProperty(['actor/grad_norm']);
-      // Each group once and none dropped: draws are keyed by group and sample.
+      // Each group appears once and none is dropped: tokens are keyed by group and sample.
       for (const [index, drawn] of alone.drawn.entries())
         expect(drawnOf((await readKept(RunFolder.open(disk, folder), index + 1)).samples)).toEqual(drawn);
       const rewards = steps.map((step) => step['critic/score/mean']);

@@ -1,7 +1,7 @@
 /**
- * `webgrpo room` and `webgrpo join` on the real engine as users start them: over TLS, killed in mid-run and resumed; in --full also with
- * LoRA on a NATS server that runs already, and `webgrpo train` with two devices. Each trains what one device alone trains, bit for bit.
- * Signals and messages: test/unit/roomCommand.test.ts.
+ * Tests `webgrpo room` and `webgrpo join` on the real engine like users start them: over TLS, killed during the run and resumed. In --full
+ * also with LoRA on an existing NATS server, and `webgrpo train` with two devices. Each training must equal that of one device alone, bit
+ * for bit. Signals and messages: test/unit/roomCommand.test.ts.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -34,13 +34,13 @@ const SETTINGS = [
 ];
 const TWO = ['trainer.totalTrainingSteps=2', 'trainer.saveFreq=1'];
 const LORA = ['model.loraRank=4', 'trainer.totalTrainingSteps=2'];
-/** What a room makes of on-policy; its draws have other keys. */
+/** The pipeline that a room uses for on-policy; its random keys are different. */
 const MODE_A = [
   ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
   ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
 ];
 const isFull = process.env['FULL_TESTS'] === '1';
-/** A hang, not a slow machine. */
+/** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 150_000;
 
 let main: string;
@@ -52,7 +52,7 @@ afterAll(() => {
   for (const child of children) child.kill('SIGKILL');
 });
 
-/** A process and what it has said. */
+/** Starts a process and collects its output. */
 function start(args: string[], env: Record<string, string> = {}) {
   const child: ChildProcess = spawn(process.execPath, [main, ...args], {
     ...{ stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } },
@@ -66,7 +66,7 @@ function start(args: string[], env: Record<string, string> = {}) {
 const train = (name: string, ...overrides: string[]) =>
   start(['train', recipe, ...SETTINGS, `name=${name}`, ...overrides]);
 
-/** Waits for it; says what the processes have said where it does not come. */
+/** Waits for a condition. If it never holds, the error contains the output of the processes. */
 async function until(isSo: () => boolean, ...runs: ReturnType<typeof start>[]): Promise<void> {
   const end = performance.now() + HANG_MS;
   while (!isSo() && performance.now() < end) await sleep(20);
@@ -84,12 +84,12 @@ const metricsOf = (name: string) =>
     .split('\n')
     .map((line) => JSON.parse(line) as Metrics);
 
-/** Whatever follows from what was trained, and not from clocks, machines or how samples came. */
+/** True for metrics that depend only on the training, not on clocks, machines or the order of samples. */
 const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
 const computed = (name: string): Metrics[] =>
   metricsOf(name).map((line) => Object.fromEntries(Object.entries(line).filter(([metric]) => isComputed(metric))));
 
-/** The run of a room, against one on one device. */
+/** Compares the run of a room to one on one device. */
 function expectSameRun(room: string, alone: string, steps: number): void {
   const expected = computed(alone);
   expect(expected).toHaveLength(steps);
@@ -124,7 +124,7 @@ test.runIf(isFull)('trainer.placement=split trains what colocated trains', { tim
 });
 
 describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
-  test('over TLS, killed in mid-run and gone on with, trains what one device trains', async () => {
+  test('over TLS, killed during the run and resumed, a room trains the same as one device', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
     const { cert, key } = selfSigned(folder);
     const port = await freePort();
@@ -136,7 +136,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
     };
     try {
       const alone = train('alone', ...TWO, ...MODE_A);
-      // Killed: its server and its worker live on. The server has to be ended by hand.
+      // Killed: its server and its worker survive. The server must be ended by hand.
       const killed = open('trainer.resumeMode=auto');
       const [address, code] = await invitation(killed);
       expect(address).toBe(`tls://127.0.0.1:${port}`);
@@ -211,6 +211,6 @@ function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It is gone, as it should be.
+    // The process has ended, as expected.
   }
 }

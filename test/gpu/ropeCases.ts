@@ -2,7 +2,7 @@
 import type { RopeTables } from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
 
-/** A table of random angles, [P, D] as the kernels read it and split as the reference does. */
+/** Returns a table of random angles: [P, D] for the kernels, and split for the reference. */
 export function randomRope(P: number, D: number, seed: number): { table: Float32Array; tables: RopeTables } {
   const r = rng(seed);
   const half = D / 2;
@@ -18,7 +18,7 @@ export function randomRope(P: number, D: number, seed: number): { table: Float32
   return { table, tables: { cos, sin } };
 }
 
-/** [N, sum of heads * D] cut into one [N, heads * D] for each entry of `heads`. */
+/** Splits [N, sum of heads * D] into one [N, heads * D] for each entry of `heads`. */
 export function splitHeads(x: ArrayLike<number>, heads: number[], N: number, D: number): Float64Array[] {
   const width = heads.reduce((a, b) => a + b, 0) * D;
   let at = 0;

@@ -13,7 +13,7 @@ interface Case {
   D: number;
 }
 
-/** A rotation: two products and a sum of each pair. Values of v are copied. */
+/** Checks a rotation: two products and a sum of each pair. Values of v are copied. */
 async function check({ N, H, K, D }: Case, qkv: Float32Array, fold = false): Promise<void> {
   const P = 37;
   const { table, tables } = randomRope(P, D, N);

@@ -1,4 +1,6 @@
-/** Row-wise kernels give the same, up to rounding, however threads share out the rows: hardware's grid here too. */
+/**
+ * Tests that row-wise kernels give the same results, up to rounding, for any distribution of rows over threads, including that of hardware.
+ */
 import { expect, test } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
 import { rowGrid } from '../../src/gpu/ops/grid.ts';
@@ -17,21 +19,21 @@ interface Grid {
   LANES: number;
 }
 
-/** Rows share workgroups, rows have workgroups, and rows past the end share theirs with rows. */
+/** Grids: several rows per workgroup, one row per workgroup, and rows past the end next to valid rows. */
 const GRIDS: Grid[] = [
   { WG: 64, LANES: 64 },
   { WG: 16, LANES: 4 },
   { WG: 8, LANES: 1 },
 ];
 
-/** A gpu whose row-wise kernels run on another grid. */
+/** Returns a gpu whose row-wise kernels run on another grid. */
 function onGrid(gpu: Gpu, grid: Grid): { gpu: Gpu; replaced: () => number } {
   const own = rowGrid(gpu);
   let replaced = 0;
   const dispatch: Gpu['dispatch'] = (kernel, buffers, params, groups, overrides) => {
     if (overrides?.['LANES'] === undefined) return gpu.dispatch(kernel, buffers, params, groups, overrides);
     replaced++;
-    const rows = groups * (own.WG / own.LANES); // a few too many, as a grid may have
+    const rows = groups * (own.WG / own.LANES); // a few too many, as a grid can have
     gpu.dispatch(kernel, buffers, params, Math.ceil(rows / (grid.WG / grid.LANES)), { ...overrides, ...grid });
   };
   return { gpu: { adapter: gpu.adapter, dispatch } as Gpu, replaced: () => replaced };
@@ -39,7 +41,7 @@ function onGrid(gpu: Gpu, grid: Grid): { gpu: Gpu; replaced: () => number } {
 
 type Case = (gpu: Gpu, make: Gpu, N: number) => { view: View; n: number }[];
 
-/** Each records an op on `gpu` with buffers of `make` and names its outputs. */
+/** Each case records an op on `gpu` with buffers of `make`, and returns its outputs by name. */
 const CASES: Record<string, Case> = {
   rmsnorm(gpu, make, N) {
     const [C, r] = [37, rng(1)];
@@ -122,7 +124,7 @@ const CASES: Record<string, Case> = {
 
 const ONE_THREAD: Grid[] = [{ WG: 1, LANES: 1 }];
 const inPlace = (record: () => ReturnType<Case>) => record();
-/** A grid of two in a row. */
+/** Runs with a grid of rows of two. */
 const byTwo = (record: () => ReturnType<Case>) => {
   let outputs: ReturnType<Case> = [];
   foldedByTwo(() => (outputs = record()));

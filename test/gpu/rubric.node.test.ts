@@ -1,4 +1,4 @@
-/** Rubrics decided by real models: the reference, another checkpoint beside the policy, and a model of transformers.js. */
+/** Tests rubrics with real models: the reference, another checkpoint next to the policy, and a model of transformers.js. */
 import * as Comlink from 'comlink';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,11 +31,11 @@ const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
 const FILES = { tokenizerJson, tokenizerConfigJson };
 const MODEL = { ...tinyConfig, vocabSize: 512, headDim: 16, maxPositionEmbeddings: 256 };
 const START = initWeights(MODEL, 3);
-/** Other sizes than the policy's. */
+/** Sizes that differ from the policy's. */
 const OTHER = { ...MODEL, hiddenSize: 24, numHiddenLayers: 1 };
 const OTHER_WEIGHTS = initWeights(OTHER, 9);
 
-/** One token a choice, several, a scale whose replies begin with one another, and a weight below 0. */
+/** Choices of one token and of several, a scale whose replies share prefixes, and a weight below 0. */
 const RUBRIC: RubricInput = {
   prompt: '{response}\n{criterion} {choices}?',
   criteria: [
@@ -73,7 +73,7 @@ const specOf = (config: Config) => ({
   ...(config.reward.judge.checkpoint !== undefined && { judgeModel }),
 });
 
-/** Float64, and each sequence whole: nothing is shared between replies, criteria or samples. */
+/** A judge in float64 with complete sequences: it shares nothing between replies, criteria or samples. */
 const float64Judge = (config: typeof MODEL, weights: TensorMap): RubricJudge => ({
   tokenizer,
   logProbs: (groups) => {
@@ -99,7 +99,7 @@ const scoredOf = ({ problem, messages, trajectory }: Sample): ScoredSample => ({
   responseTokens: trajectory.responseIds.length,
 });
 
-/** Every number of every sample is what float64 says; returns how many different scores there were. */
+/** Compares every number of every sample to float64. Returns the number of different scores. */
 async function expectExact(samples: readonly Sample[], judge: RubricJudge, tolerance = 2e-5): Promise<number> {
   const exact = rubricReward(RUBRIC, { judge, maxPromptLength: 200 });
   const { criteria } = parseRubric(RUBRIC);
@@ -157,7 +157,7 @@ test.each([
   expect(made()).toEqual(before);
 });
 
-test('a model of transformers.js decides as float64 does', async () => {
+test('a model of transformers.js agrees with float64', async () => {
   const { engine, trainer } = await trainerOf(configOf({ path: onnx }));
   expect(engine.reference).toBeUndefined();
   const { samples, metrics } = await trainer.step();

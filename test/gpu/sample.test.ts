@@ -14,7 +14,7 @@ interface Slot {
   control: SamplingControl;
   maxNewTokens?: number;
   stops?: number[];
-  /** last token, position of the next, drawn so far, done */
+  /** last token, position of the next, number sampled so far, done */
   state?: [number, number, number, number];
 }
 
@@ -25,7 +25,7 @@ interface Setup {
   /** [R, V] */ logits: Float32Array;
   V: number;
   slots: Slot[];
-  /** slot and row of logits; absent = slot i draws from row i % R */
+  /** Slot and its row of logits. Default: slot i samples from row i % R. */
   live?: { slot: number; row: number }[];
   first?: number;
   n?: number;
@@ -37,13 +37,13 @@ const controlWords = ({ key, control: { temperature, topK, topP, minP }, maxNewT
   return [...key, maxNewTokens, f32Bits(invT), topK, f32Bits(topP), f32Bits(minP), 0];
 };
 
-/** Puts slots on the GPU; `draw` records one draw of all, `read` gives state [slots, 4] and drawn [slots, cap, 3]. */
+/** Uploads slots. `draw` records one sampling of all; `read` returns state [slots, 4] and drawn [slots, cap, 3]. */
 function arrange(gpu: Gpu, { logits, V, slots, cap = 3, ...rest }: Setup, runOn = gpu) {
   const R = logits.length / V;
   const live = rest.live ?? slots.map((_, slot) => ({ slot, row: slot % R }));
   const stats = new Float32Array(R * 2);
   for (let row = 0; row < R; row++) {
-    // One temperature a call, as the decoder sorts them.
+    // One temperature per call, as the decoder sorts them.
     const values = logits.subarray(row * V, (row + 1) * V);
     const { temperature } = slots[0].control;
     stats[row * 2] = values[0] / (temperature || 1) - logProbsOf(values, temperature)[0];
@@ -77,11 +77,11 @@ function arrange(gpu: Gpu, { logits, V, slots, cap = 3, ...rest }: Setup, runOn 
   };
 }
 
-/** log-probs are z - lse with both rounded. */
+/** Error of a log-prob z - lse, both rounded. */
 const logProbError = (logits: Float32Array, V: number, temperature: number) =>
   4 * U * ((2 * logits.reduce((max, x) => Math.max(max, Math.abs(x)), 0)) / (temperature || 1) + Math.log(V));
 
-/** Draws once with many keys from one row and checks token, log-prob and log kept mass of each against float64. */
+/** Samples once with many keys from one row, and compares token, log-prob and log kept mass of each to float64. */
 async function checkDraws(
   logits: Float32Array,
   control: SamplingControl,
@@ -108,7 +108,7 @@ async function checkDraws(
     for (let i = 0; i < draws; i++) {
       const [token, logProb, logMass] = [drawn[i * 3], fromBits(drawn[i * 3 + 1]), fromBits(drawn[i * 3 + 2])];
       const want = drawToken(logProbs, kept, uniformOf([i * 7919, 3], i % 50));
-      // Within rounding of the running mass (V additions, exp of 3 + 2 |z| ulp) a neighbour may be drawn.
+      // Within rounding of the running mass (V additions, exp of 3 + 2 |z| ulp), a neighbouring token can be sampled.
       if (want.margin < (V + 200) * U) close++;
       else expect(token, `draw ${i}`).toBe(want.token);
       expect(kept[token], `draw ${i} kept`).toBe(true);
@@ -125,7 +125,7 @@ test.each([1, 3, 4, 5, 63, 64, 65, 257])('the token at u of the mass, in index o
   await checkDraws(rng(V).normals(V, 2), { ...PLAIN, temperature: 0.7 }, 50);
 });
 
-/** The thread counts of a software adapter and of hardware, on whatever runs the tests. */
+/** Runs with the thread counts of a software adapter or of hardware, on any adapter. */
 const posingAs = (isSoftware: boolean) => (gpu: Gpu) =>
   ({ adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) }) as Gpu;
 
@@ -177,18 +177,18 @@ test('chi-square of 4096 draws against the softmax', async () => {
   const counts = await checkDraws(logits, PLAIN, 4096);
   const chiSquare = (observed: number[], logProbs: Float64Array) =>
     observed.reduce((sum, c, j) => sum + (c - 4096 * Math.exp(logProbs[j])) ** 2 / (4096 * Math.exp(logProbs[j])), 0);
-  // 12 degrees of freedom: exceeded once in 10,000 by chance; the keys are fixed, so it passes always or never.
+  // 12 degrees of freedom: exceeded by chance once in 10,000. The keys are fixed, so it always passes or never.
   expect(chiSquare(counts, logProbsOf(logits, 1))).toBeLessThan(39.1);
-  expect(chiSquare(counts, logProbsOf(logits, 1.2))).toBeGreaterThan(39.1); // and it can tell
+  expect(chiSquare(counts, logProbsOf(logits, 1.2))).toBeGreaterThan(39.1); // the statistic detects another temperature
 });
 
 test('greedy takes the largest, the first of equals, at log-prob temperature 1', () =>
   withGpu(async (gpu) => {
     const V = 67;
     const logits = rng(4).normals(3 * V);
-    logits.set([9, 9], 5); // row 0: two equals
+    logits.set([9, 9], 5); // row 0: two equal values
     logits.set([9], 2 * V - 1); // row 1: the last column
-    logits.set([-1e-3], 2 * V); // row 2: all the rest far below
+    logits.set([-1e-3], 2 * V); // row 2: all others far below
     logits.fill(-7, 2 * V + 1);
     const slots = [0, 1, 2].map((i): Slot => ({ key: [i, i], control: { ...PLAIN, temperature: 0 } }));
     const { draw, read } = arrange(gpu, { logits, V, slots, cap: 1 });
@@ -202,13 +202,13 @@ test('greedy takes the largest, the first of equals, at log-prob temperature 1',
     });
   }));
 
-describe('the state of a slot', () => {
+describe('slot state', () => {
   const V = 11;
   const logits = rng(2).normals(V);
   const best = logits.indexOf(Math.max(...logits));
   const greedy = { ...PLAIN, temperature: 0 };
 
-  test('advances: token, position, count; tokens are appended; a stop in any place and a full budget end it', () =>
+  test('token, position and count advance; tokens are appended; a stop token in any position and a full budget end the slot', () =>
     withGpu(async (gpu) => {
       const other = (best + 1) % V;
       const slots: Slot[] = [
@@ -225,13 +225,13 @@ describe('the state of a slot', () => {
       draw();
       const { state, drawn } = await read();
       expect([...state.slice(0, 4)]).toEqual([best, 18, 2, 0]);
-      expect([...drawn.slice(0, 3)]).toEqual([POISON, POISON, POISON]); // slot 0 had drawn one: its second entry is next
+      expect([...drawn.slice(0, 3)]).toEqual([POISON, POISON, POISON]); // slot 0 had sampled one token, so its second entry is next
       expect(drawn[3]).toBe(best);
       for (const slot of [1, 2, 3, 4, 6]) expect([...state.slice(slot * 4, slot * 4 + 4)]).toEqual([best, 6, 1, 1]);
       expect([...state.slice(20, 24)]).toEqual([best, 6, 1, 2]);
     }));
 
-  test('does not move once it is done', () =>
+  test('a finished slot does not change', () =>
     withGpu(async (gpu) => {
       const slots: Slot[] = [1, 2].map((done) => ({ key: [1, 1], control: PLAIN, state: [3, 8, 2, done] }));
       const { draw, read } = arrange(gpu, { logits, V, slots });
@@ -241,7 +241,7 @@ describe('the state of a slot', () => {
       expectSame(drawn, new Uint32Array(2 * 3 * 3).fill(POISON));
     }));
 
-  test('a chain of draws uses its own position each time, whatever slot and batch it is in', () =>
+  test('each token of a sequence uses its own position, in any slot and batch', () =>
     withGpu(async (gpu) => {
       const rows = rng(8).normals(4 * V);
       const slot = (id: number): Slot => ({ key: [id, 77], control: PLAIN, maxNewTokens: 3 });
@@ -267,7 +267,7 @@ describe('the state of a slot', () => {
       expect(together[1].slice(9)).toEqual([together[1][6], 8, 3, 2]);
     }));
 
-  test('only entries first .. first + n - 1 are drawn', () =>
+  test('only entries first .. first + n - 1 are sampled', () =>
     withGpu(async (gpu) => {
       const slots = [0, 1, 2, 3, 4].map((i): Slot => ({ key: [i, 1], control: PLAIN }));
       const { draw, read } = arrange(gpu, { logits, V, slots, first: 1, n: 3, cap: 1 });

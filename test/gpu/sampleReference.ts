@@ -1,4 +1,4 @@
-/** Sampling in float64, from the description in kernels/sample.wgsl rather than from its code. */
+/** Sampling in float64, written from the description in kernels/sample.wgsl, not from its code. */
 
 export interface SamplingControl {
   /** 0 = greedy */ temperature: number;
@@ -7,7 +7,7 @@ export interface SamplingControl {
   minP: number;
 }
 
-/** Jarzynski & Olano 2020: four words of state in, four well-mixed words out; the first is used. */
+/** Jarzynski & Olano 2020: maps four words of state to four well-mixed words; the first is used. */
 function pcg4d(seed: [number, number, number, number]): number {
   const v = seed.map((x) => (Math.imul(x, 1664525) + 1013904223) >>> 0);
   const mix = () => {
@@ -26,7 +26,7 @@ function pcg4d(seed: [number, number, number, number]): number {
 export const uniformOf = (key: [number, number], position: number): number =>
   (pcg4d([key[0], key[1], position, 0x9e3779b9]) >>> 8) * 2 ** -24;
 
-/** Natural log-probs of softmax(logits / T); greedy = at temperature 1. */
+/** Returns natural log-probs of softmax(logits / T); for greedy, at temperature 1. */
 export function logProbsOf(logits: ArrayLike<number>, temperature: number): Float64Array {
   const z = Float64Array.from(logits, (x) => x / (temperature || 1));
   const top = z.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -34,7 +34,7 @@ export function logProbsOf(logits: ArrayLike<number>, temperature: number): Floa
   return z.map((x) => x - lse);
 }
 
-/** Which tokens may be drawn: the tightest of top-k, top-p and min-p, ties with the last one kept. */
+/** Returns which tokens can be sampled: the tightest of top-k, top-p and min-p, including ties with the last one kept. */
 export function keptTokens(logProbs: Float64Array, { topK, topP, minP }: SamplingControl): boolean[] {
   const sorted = [...logProbs].sort((a, b) => b - a);
   let least = -Infinity;
@@ -47,7 +47,7 @@ export function keptTokens(logProbs: Float64Array, { topK, topP, minP }: Samplin
   return Array.from(logProbs, (logp) => logp >= least);
 }
 
-/** The token at u of the kept mass in index order, and how far u is from the nearest boundary between two tokens. */
+/** Returns the token at u of the kept mass in index order, and the distance of u from the nearest boundary between two tokens. */
 export function drawToken(logProbs: Float64Array, kept: boolean[], u: number): { token: number; margin: number } {
   const mass = logProbs.map((logp, j) => (kept[j] ? Math.exp(logp) : 0));
   const total = mass.reduce((a, b) => a + b, 0);

@@ -1,4 +1,4 @@
-/** Puts Dawn on navigator.gpu, so that the same test files run in Node and in a browser. */
+/** Installs Dawn as navigator.gpu, so that the same test files run in Node and in a browser. */
 import { afterAll } from 'vitest';
 import { dawn, installDawn } from '../../src/cli/dawn.ts';
 import { recordKernels, writeKernelsRun } from './kernelsRun.ts';

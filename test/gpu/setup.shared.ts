@@ -1,10 +1,10 @@
-/** All test files of a process share one GPUDevice, those aside that test what becomes of a device. */
+/** Lets all test files of a process share one GPUDevice, except those that test devices themselves. */
 import { afterAll, expect } from 'vitest';
 import { endLeases, shareDevice } from './sharedDevice.ts';
 
-/** They lose their device, or make it report errors to whoever listens. */
+/** Files that lose their device, or make it report errors to every listener. */
 const OWN_DEVICE = ['device.test.ts'];
-/** In the name of a test that is about several devices. */
+/** Part of the name of tests that need several devices. */
 const OWN_DEVICES = 'devices of their own';
 
 shareDevice(() => {

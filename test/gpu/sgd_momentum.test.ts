@@ -28,7 +28,7 @@ const SPECS: OptimizerSpec[] = [
 ];
 const titleOf = (spec: OptimizerSpec) => JSON.stringify(spec);
 
-/** Three steps of a vector by the kernels that `spec` has for vectors. */
+/** Runs three steps of a vector with the kernels that `spec` has for vectors. */
 async function checkVector(n: number, spec: OptimizerSpec, gradients: Float32Array[], fold = false): Promise<void> {
   const w = fold ? pattern(n, 13) : rng(n).normals(n);
   const weights = new Map([['w', f64(w)]]);
@@ -65,7 +65,7 @@ test.each([1, 63, 64, 65, 1031].flatMap((n) => SPECS.map((spec) => ({ n, spec, t
   async ({ n, spec }) => {
     const r = rng(n + 1);
     const gradients = [r.normals(n, 2), r.normals(n, 0.01), r.normals(n, 5)];
-    if (n > 1) gradients[1][0] = 0; // whose sign is 0
+    if (n > 1) gradients[1][0] = 0; // its sign is 0
     await checkVector(n, spec, gradients);
   },
 );

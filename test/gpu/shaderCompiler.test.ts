@@ -1,6 +1,6 @@
 /**
- * Every kernel's text through this adapter's shader compiler: also shapes for subgroups that it does not have, which no other
- * test runs here. Wherever subgroups are offered, of whatever size, Tint reads all of them (SwiftShader's are of 4).
+ * Compiles every kernel's text with this adapter's shader compiler, including shapes for subgroups that it lacks, which no other test
+ * compiles here. Tint compiles all of them on any adapter with subgroups, whatever their size (SwiftShader's have 4 threads).
  */
 import { describe, expect, test } from 'vitest';
 import { printedKernels } from '../printedKernels.ts';
@@ -19,14 +19,14 @@ const errorsOf = async (code: string): Promise<string[]> => {
   return refused && errors.length === 0 ? [refused.message] : errors;
 };
 
-/** A compiler without the feature refuses the first line, `enable subgroups;`, and reads no further. */
+/** True if the compiler can read the code. Without the feature, it stops at the first line, `enable subgroups;`. */
 const canRead = (code: string) => device.features.has('subgroups') || !code.startsWith('enable subgroups;');
 
 describe.each([...Object.entries(written), ...printedKernels([4, 20, 48, 64, 96, 128])])('%s', (_, code) => {
   test.skipIf(!canRead(code))('compiles', async () => expect(await errorsOf(code)).toEqual([]));
 });
 
-test('what does not compile is reported', async () => {
+test('a compile error is reported', async () => {
   const [error] = await errorsOf('fn main() { let x: u32 = 1.5; }');
   expect(error).toMatch(/^1: /);
 });

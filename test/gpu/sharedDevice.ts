@@ -1,17 +1,17 @@
 /**
- * One GPUDevice for all test files of a process: Dawn keeps a pipeline for as long as something holds it, so what one file
- * compiled, the next ones have. Each `Gpu` still gets what looks like a device of its own: its buffers go when it is
- * destroyed, its errors are reported to it alone as long as tests run one after another, and counters are the Gpu's anyway.
+ * One GPUDevice for all test files of a process. Dawn keeps a pipeline as long as a reference exists, so pipelines compiled in one file are
+ * reused in the next. Each `Gpu` gets what looks like a separate device: its buffers are freed when it is destroyed, its errors are
+ * reported only to it if tests run one after another, and counters belong to the Gpu.
  */
 
 let underneath: GPUDevice | undefined;
-/** Held so that Dawn finds them again when the same text is compiled for another Gpu. */
+/** Held so that Dawn reuses them when the same text is compiled for another Gpu. */
 const compiled = new Set<GPUComputePipeline>();
 const leases = new Set<{ end: () => void }>();
 
 let isShared: (() => boolean) | undefined;
 
-/** From now on every adapter hands out leases of one device, where `shared` says so when it is asked for one. */
+/** Makes every adapter return leases of one device, if `shared` returns true when a device is requested. */
 export function shareDevice(shared: () => boolean): void {
   const isFirstCall = !isShared;
   isShared = shared;
@@ -30,7 +30,7 @@ export function shareDevice(shared: () => boolean): void {
   };
 }
 
-/** Ends what a test file left: its buffers are freed. */
+/** Frees the buffers that a test file left. */
 export function endLeases(): void {
   for (const { end } of leases) end();
 }

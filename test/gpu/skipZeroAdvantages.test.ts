@@ -1,4 +1,4 @@
-/** Samples that cannot move the policy are left out of the update: the same gradient, the same optimizer step. */
+/** Tests that samples that cannot change the policy are skipped in the update: the same gradient, the same optimizer step. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -33,7 +33,7 @@ const configOf = (algorithm: object, actor: object = {}, ofModel: object = {}) =
     trainer: { totalTrainingSteps: 1 },
   });
 
-/** eps 1 makes a step of AdamW as smooth in the gradient as one of SGD: rounding stays rounding. */
+/** With eps 1, a step of AdamW is as smooth in the gradient as one of SGD, so rounding errors stay small. */
 const SMOOTH = { lr: 0.1, eps: 1, weightDecay: 0.1 };
 
 async function engineOf(ofModel: object = {}): Promise<LocalEngine> {
@@ -50,7 +50,7 @@ async function engineOf(ofModel: object = {}): Promise<LocalEngine> {
 
 const lengthOf = (s: number) => 3 + ((s * 5) % 11);
 
-/** Samples of random tokens, a little off policy; the groups named in `silent` all earn 0.1. */
+/** Returns samples of random tokens, slightly off policy; all samples of the groups in `silent` have reward 0.1. */
 async function samplesOf(config: TrainConfig, engine: TrainerEngine, silent: number[]): Promise<Sample[]> {
   const random = rng(11);
   const samples = Array.from({ length: PROMPTS * PER_PROMPT }, (_, s): Sample => {
@@ -82,7 +82,7 @@ async function samplesOf(config: TrainConfig, engine: TrainerEngine, silent: num
   return samples;
 }
 
-/** Runs the updates of a step and says what they were made of; the engine is put back as it was before. */
+/** Runs the updates of a step and returns their inputs and results. The engine is restored afterwards. */
 async function update(engine: TrainerEngine, config: TrainConfig, samples: Sample[], custom?: CustomLoss) {
   const { model: real } = engine;
   const [weights, moments] = [await real.exportWeights(), await real.exportOptimizer()];
@@ -110,7 +110,7 @@ async function update(engine: TrainerEngine, config: TrainConfig, samples: Sampl
   return { ...result, gradients, after, rows, microBatches: batches.length };
 }
 
-/** |a - b| / |b| over all tensors; with `from`, of what was added to it. */
+/** Returns |a - b| / |b| over all tensors; with `from`, relative to the change from it. */
 function distance(a: TensorMap, b: TensorMap, from?: TensorMap): number {
   let [difference, norm] = [0, 0];
   for (const [name, { data }] of b) {
@@ -123,7 +123,7 @@ function distance(a: TensorMap, b: TensorMap, from?: TensorMap): number {
   return Math.sqrt(difference / norm);
 }
 
-/** Sums of some 200 terms in another order: a few dozen roundings of 6e-8. */
+/** Sums of about 200 terms in another order: a few dozen roundings of 6e-8. */
 const ROUNDING = 3e-6;
 const trainedTokens = (groups: number[]) =>
   Array.from({ length: PROMPTS * PER_PROMPT }, (_, s) => s)
@@ -142,7 +142,7 @@ describe.each([
   let engine: LocalEngine;
   beforeAll(async () => void (engine = await engineOf(ofModel)), 120_000);
   afterAll(() => engine.destroy());
-  /** The same update with the setting on and off. */
+  /** Runs the same update with the setting on and off. */
   const both = async (algorithm: object, actor: object, silent: number[]) => {
     const [on, off] = [true, false].map((skip) => configOf(algorithm, { ...actor, skipZeroAdvantages: skip }, ofModel));
     const samples = await samplesOf(on, engine, silent);
@@ -153,7 +153,7 @@ describe.each([
     const { skipped, whole } = await both({}, {}, [1, 4]);
     expect(distance(skipped.gradients[0], whole.gradients[0])).toBeLessThan(ROUNDING);
     expect([skipped.trainedTokens, whole.trainedTokens]).toEqual([trainedTokens([0, 2, 3, 5]), trainedTokens(ALL)]);
-    // A prompt once a group: packing keeps together what is left.
+    // One prompt per group: packing keeps the remaining samples together.
     const rowsOf = (groups: number[]) =>
       groups.reduce(
         (n, g) => n + PROMPT_LENGTH + [0, 1, 2, 3].reduce((sum, i) => sum + lastTrained(g * PER_PROMPT + i), 0),
@@ -181,9 +181,9 @@ describe.each([
     },
   );
 
-  test('nothing to learn from: the optimizer steps all the same, bit for bit', async () => {
+  test('without any signal the optimizer still takes its step, bit for bit', async () => {
     const actor = { optim: { lr: 0.01, weightDecay: 0.1 } };
-    // One real update, so that there are moments.
+    // One real update, so that the moments are not 0.
     const first = configOf({}, actor, ofModel);
     const { after } = await update(engine, first, await samplesOf(first, engine, []));
     await engine.model.importWeights(after.weights);
@@ -193,7 +193,7 @@ describe.each([
     for (const [name, { data }] of whole.after.weights) expect(skipped.after.weights.get(name)!.data).toEqual(data);
     for (const [name, { data }] of whole.after.moments) expect(skipped.after.moments.get(name)!.data).toEqual(data);
     expect(skipped.after.moments.get('step')!.data[0]).toBe(2);
-    expect(distance(skipped.after.weights, after.weights)).toBeGreaterThan(1e-4); // moments move it
+    expect(distance(skipped.after.weights, after.weights)).toBeGreaterThan(1e-4); // moments change the weights
     expect([skipped.updates, skipped.trainedTokens]).toEqual([1, 0]);
     expect(skipped.metrics).toMatchObject({
       'actor/grad_norm': 0,
@@ -204,14 +204,14 @@ describe.each([
   });
 });
 
-/** Rows of a sample's own: its tokens before the last trained one. */
+/** Returns the rows of a sample: its tokens before the last trained one. */
 function lastTrained(s: number): number {
   const last = lengthOf(s) - 1;
   return last % 4 === 2 ? last - 1 : last;
 }
 
-/** Every day on the scripted engine, which the choice does not feel; in --full with the gradients of the real one. */
-describe('which updates are whole', () => {
+/** The everyday tests use the scripted engine, because the choice does not depend on the engine. --full uses gradients of the real one. */
+describe('updates that use all samples', () => {
   let real: LocalEngine | undefined;
   let engine: TrainerEngine;
   beforeAll(async () => {
@@ -224,7 +224,7 @@ describe('which updates are whole', () => {
     return (await update(engine, config, await samplesOf(config, engine, [1, 4]), custom)).trainedTokens;
   };
   const [SOME, WHOLE] = [trainedTokens([0, 2, 3, 5]), trainedTokens(ALL)];
-  /** Losses with a gradient at advantage 0, or a choice among all tokens; estimators that center over the whole batch. */
+  /** Losses with a gradient at advantage 0, or with a choice among all tokens; estimators that centre over the complete batch. */
   const WHOLE_RECIPES = [
     'clip_cov',
     'kl_cov',
@@ -235,13 +235,13 @@ describe('which updates are whole', () => {
     'gdpo',
     'rae',
   ];
-  /** Without those that updater.test.ts registers, in this very process. */
+  /** Without those that updater.test.ts registers in this process. */
   const SHIPPED = Object.keys(RECIPES).filter((name) => name !== 'turn_loo' && !name.startsWith('mine'));
 
   test.each(SHIPPED)('recipe %s', async (name) => {
     const actor = { klLossCoef: 0, useKlLoss: false, entropyCoeff: 0 };
     const tokens = await trained({ name, useKlInReward: false }, actor);
-    if (name === 'grpo_passk') expect(tokens).toBeLessThan(SOME / 2); // the best of each group alone
+    if (name === 'grpo_passk') expect(tokens).toBeLessThan(SOME / 2); // only the best sample of each group
     else expect(tokens).toBe(WHOLE_RECIPES.includes(name) ? WHOLE : SOME);
     if (tokens === WHOLE || !real) return;
     const [config, whole] = [true, false].map((skipZeroAdvantages) =>

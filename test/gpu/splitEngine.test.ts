@@ -1,4 +1,4 @@
-/** Training on one device and rollout on another, in this thread and in two workers. */
+/** Tests training on one device and rollout on another, in this thread and in two workers. */
 import * as Comlink from 'comlink';
 import { afterEach, describe, expect, test } from 'vitest';
 import { DeviceLostError, GpuError } from '../../src/errors.ts';
@@ -56,7 +56,7 @@ const FORMS: [string, Partial<EngineSpec>][] = [
 if (isFull) FORMS.push(['adapters', { lora }]);
 
 describe.each(FORMS)('two devices: %s', (_, form) => {
-  test('what is trained on one is drawn by on the other once it was brought there, as on one device', async ({
+  test('weights trained on one device are used on the other after a sync, with the results of one device', async ({
     skip,
   }) => {
     if (form.dtype && !(await offersHalves())) skip('this adapter has no shader-f16');
@@ -69,7 +69,7 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
       const [seen, trained, generations] = await Promise.all([
         train(engine.model, 1),
         train(one.model, 1),
-        generate(engine.rollout), // by the weights before
+        generate(engine.rollout), // with the weights before
       ]);
       expect(seen).toEqual(trained);
       expect(drawn(generations)).toEqual(drawn(await generate(one.rollout)));
@@ -87,7 +87,7 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
   });
 });
 
-/** It compiles every kernel twice: every day in Chromium alone. */
+/** Compiles every kernel twice, so the everyday tests run it only in Chromium. */
 const hasTime = isFull || 'document' in globalThis;
 test.runIf(hasTime)(
   'devices of their own: what is trained on one is drawn by on the other',
@@ -102,11 +102,11 @@ test.runIf(hasTime)(
     const view = (gpu: Gpu) => gpu.buffer('probe', 4);
     const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
     trainer.gpu.copy(own, foreign);
-    await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // no buffer of one can be used on the other
+    await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // a buffer of one cannot be used on the other
   },
 );
 
-test('rollout goes on by the old weights while buckets arrive, and by the new ones from a token boundary on', async () => {
+test('rollout uses the old weights while buckets arrive, and the new ones from a token boundary', async () => {
   const { train: trainer, other } = await pairOf();
   const slow: WeightReceiver = {
     openReceive: (...args) => other.receiver!.openReceive(...args),
@@ -133,7 +133,7 @@ test('rollout goes on by the old weights while buckets arrive, and by the new on
   expect(drawn(await generate(rollout))).not.toEqual(before);
 });
 
-test('delta: buckets that were sent as they are do not travel again', async () => {
+test('delta: unchanged buckets are not sent again', async () => {
   const { train: trainer, other } = await pairOf();
   const engine = splitEngine(trainer, other, { bucketBytes: 1 << 10, content: 'delta' });
   const { checkpointEngine, model } = engine;
@@ -153,7 +153,7 @@ test('delta: buckets that were sent as they are do not travel again', async () =
   expect(await offPolicy(model, await generate(engine.rollout))).toBe(0);
 });
 
-test('a transfer that fails half-way leaves the old weights whole, and the next one brings everything', async () => {
+test('a failed transfer leaves the old weights intact, and the next one sends everything', async () => {
   const { train: trainer, other } = await pairOf();
   let fails = false;
   const receiver: WeightReceiver = {
@@ -215,7 +215,7 @@ test('buckets that are too few, or of another size, and weights of another model
   expect(() => splitEngine({} as LocalEngine, {} as LocalEngine, WHOLE)).toThrow('splitEngine takes two engines');
 });
 
-test('trainer.pipeline and trainer.placement say by which weights rollout draws', () => {
+test('trainer.pipeline and trainer.placement select the weights that rollout uses', () => {
   const configOf = (trainer: object, checkpointEngine: object = {}) =>
     resolveTrainConfig({ name: 'a', model: { path: 'x' }, trainer, rollout: { checkpointEngine } });
   const weightsOf = (trainer: object) => engineSizes(configOf(trainer)).rolloutWeights;
@@ -245,31 +245,35 @@ function workerOf(): Worker {
   return Object.assign(port2, { terminate }) as unknown as Worker;
 }
 
-test('two workers, and a copy in one, do what engines of this thread do', { timeout: 240_000 }, async () => {
-  const { train: trainer, other } = await pairOf();
-  const local = splitEngine(trainer, other, WHOLE);
-  const specs = splitSpecs(specOf());
-  const halves = [
-    await createRemoteEngine(workerOf(), specs.train),
-    await createRemoteEngine(workerOf(), specs.rollout),
-  ];
-  const remote = splitEngine(halves[0], halves[1], WHOLE);
-  const copy = await createRemoteEngine(workerOf(), specOf({ rolloutWeights: 'copy' }));
-  const seen = await train(local.model, 1);
-  expect(await train(remote.model, 1)).toEqual(seen);
-  expect(await train(copy.model, 1)).toEqual(seen);
-  const before = drawn(await generate(local.rollout));
-  for (const engine of [remote, copy]) expect(drawn(await generate(engine.rollout))).toEqual(before);
-  const { bytes } = await local.checkpointEngine!.updateWeights(4);
-  for (const engine of [remote, copy])
-    expect(await engine.checkpointEngine!.updateWeights(4)).toMatchObject({ version: 4, bytes });
-  const after = await generate(local.rollout);
-  expect(drawn(after)).not.toEqual(before);
-  for (const engine of [remote, copy]) expect(await generate(engine.rollout)).toEqual(after);
-  await copy.destroy();
-  const lost = (own: typeof remote, other: typeof remote) => splitEngine(own, other, WHOLE).untilLost();
-  const gone = { untilLost: () => Promise.reject(new DeviceLostError('unknown', 'unplugged')) };
-  await expect(lost({ ...halves[0], ...gone }, halves[1])).rejects.toThrow('unplugged');
-  await expect(lost(halves[0], { ...halves[1], ...gone })).rejects.toThrow('unplugged');
-  await remote.destroy();
-});
+test(
+  'two workers, and a copy in one worker, give the results of engines in this thread',
+  { timeout: 240_000 },
+  async () => {
+    const { train: trainer, other } = await pairOf();
+    const local = splitEngine(trainer, other, WHOLE);
+    const specs = splitSpecs(specOf());
+    const halves = [
+      await createRemoteEngine(workerOf(), specs.train),
+      await createRemoteEngine(workerOf(), specs.rollout),
+    ];
+    const remote = splitEngine(halves[0], halves[1], WHOLE);
+    const copy = await createRemoteEngine(workerOf(), specOf({ rolloutWeights: 'copy' }));
+    const seen = await train(local.model, 1);
+    expect(await train(remote.model, 1)).toEqual(seen);
+    expect(await train(copy.model, 1)).toEqual(seen);
+    const before = drawn(await generate(local.rollout));
+    for (const engine of [remote, copy]) expect(drawn(await generate(engine.rollout))).toEqual(before);
+    const { bytes } = await local.checkpointEngine!.updateWeights(4);
+    for (const engine of [remote, copy])
+      expect(await engine.checkpointEngine!.updateWeights(4)).toMatchObject({ version: 4, bytes });
+    const after = await generate(local.rollout);
+    expect(drawn(after)).not.toEqual(before);
+    for (const engine of [remote, copy]) expect(await generate(engine.rollout)).toEqual(after);
+    await copy.destroy();
+    const lost = (own: typeof remote, other: typeof remote) => splitEngine(own, other, WHOLE).untilLost();
+    const gone = { untilLost: () => Promise.reject(new DeviceLostError('unknown', 'unplugged')) };
+    await expect(lost({ ...halves[0], ...gone }, halves[1])).rejects.toThrow('unplugged');
+    await expect(lost(halves[0], { ...halves[1], ...gone })).rejects.toThrow('unplugged');
+    await remote.destroy();
+  },
+);

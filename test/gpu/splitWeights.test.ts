@@ -1,4 +1,4 @@
-/** A model whose weights lie in several buffers, because the device binds less, is the same model. */
+/** Tests that a model whose weights are in several buffers, because the device binds less, gives the same results. */
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
@@ -13,7 +13,7 @@ import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** 128 rows of the table a buffer; a layer's largest matrix takes 4480 bytes. */
+/** 128 rows of the table per buffer; a layer's largest matrix takes 4480 bytes. */
 const LIMIT = 2 * 64 * 20 * 4;
 const lora: LoraConfig = {
   rank: 8,
@@ -26,7 +26,7 @@ const lora: LoraConfig = {
 const QWEN2 = { architecture: 'Qwen2ForCausalLM', tieWordEmbeddings: false, qkvBias: true } as const;
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 
-/** Two updates of the model, and what it then says. */
+/** Updates the model twice and returns its results. */
 async function train(options: { maxArenaBytes?: number }, config: typeof tinyConfig, adapters?: LoraConfig) {
   const gpu = await Gpu.create(options);
   const files = saveCheckpoint({ config, weights: initWeights(config, 3) });

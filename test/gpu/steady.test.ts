@@ -1,4 +1,6 @@
-/** A steady step makes nothing: no buffer, pipeline or bind group, and one submit a read-back beside the uploads. */
+/**
+ * Tests that a steady step allocates nothing: no buffer, pipeline or bind group, and one submit per read-back in addition to the uploads.
+ */
 import { expect, test, vi } from 'vitest';
 import { MATMUL_TILES } from '../../kernels/tiles.ts';
 import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
@@ -17,7 +19,7 @@ import { tinyConfig, tinyModel } from './tinyModel.ts';
 const ids = (n: number, seed: number) =>
   Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % tinyConfig.vocabSize);
 
-/** Counts that `work` added to the counters. */
+/** Returns how much `work` added to the counters. */
 async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounters> {
   const before = { ...gpu.counters };
   await work();
@@ -43,7 +45,7 @@ test.each<OptimizerSpec>([
 ])('a second training step by $name creates nothing, and maps back only what it returns', (optimizer) =>
   withGpu(async () => {
     const gpu = await testGpu();
-    await prepareKernels(gpu, tinyConfig, { rollout: false }); // a smaller batch has smaller tiles
+    await prepareKernels(gpu, tinyConfig, { rollout: false }); // a smaller batch uses smaller tiles
     const engine = new WgslEngine(gpu, tinyModel(gpu), 64, { optimizer });
     const step = async (batch: PackedBatch) => {
       const ones = new Float32Array(batch.targets.length).fill(1);
@@ -51,7 +53,7 @@ test.each<OptimizerSpec>([
       await engine.forwardBackward(batch, { kind: 'policy', spec: LOSS, inputs }, { temperature: 1 });
       await engine.optimizerStep(ADAMW);
     };
-    await step(batchOf([9, 12, 5])); // the largest first, as a run that grows would have it later
+    await step(batchOf([9, 12, 5])); // the largest first, as in a run that grows later
     for (const responses of [
       [9, 12, 5],
       [4, 7],
@@ -60,7 +62,7 @@ test.each<OptimizerSpec>([
       const { dispatches, submits, mappedBytes, ...made } = await added(gpu, () => step(batch));
       expect(made).toEqual(NOTHING);
       expect(dispatches).toBeGreaterThan(30);
-      // Uploads come before anything is recorded; then a submit of the forward pass, one with the log-probs, one with the norm.
+      // Uploads precede all recording. Then one submit of the forward pass, one with the log-probs, one with the norm.
       expect(submits).toBe(3);
       expect(mappedBytes).toBe(batch.targets.length * 2 * 4 + 3 * 4);
     }

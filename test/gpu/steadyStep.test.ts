@@ -1,4 +1,4 @@
-/** A whole GRPO step (rollout with tools, training, sync) makes nothing once runs of its kind have been through. */
+/** Tests that a complete GRPO step (rollout with tools, training, sync) allocates nothing after similar steps. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -14,7 +14,7 @@ test('after two steps, three more create no buffer, pipeline or bind group', { t
     seed: 3,
     model: { path: 'in memory' },
     data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
-    rollout: { n: 4, asyncScheduling: 'on' }, // 'auto' may take to it later, and then makes a second read-back buffer
+    rollout: { n: 4, asyncScheduling: 'on' }, // 'auto' can turn it on later, and then creates a second read-back buffer
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, useKlLoss: true, klLossCoef: 0.01 },
     trainer: { totalTrainingSteps: 5 },
   });

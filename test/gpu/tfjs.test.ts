@@ -1,4 +1,4 @@
-/** The tfjs engine against the WGSL engine and the float64 reference: two independent ways to the same numbers. */
+/** Compares the tfjs engine to the WGSL engine and the float64 reference, two independent implementations. */
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
@@ -16,7 +16,7 @@ import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Every day one that has every op; tied, without biases and norms the other tests are. */
+/** Every day one shape with every op. The other tests cover tied models without biases and norms. */
 const shapes: Record<string, Partial<ModelConfig>> = {
   'untied, bias, q/k norm': { tieWordEmbeddings: false, qkvBias: true, qkNorm: true },
   ...(isFull && {
@@ -27,7 +27,7 @@ const shapes: Record<string, Partial<ModelConfig>> = {
 };
 const STEPS = isFull ? 3 : 2;
 
-// tfjs compiles some sixty pipelines, which a software adapter on a busy machine takes a minute for.
+// tfjs compiles some sixty pipelines, which takes a software adapter on a busy machine a minute.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 // Importing and starting tfjs is not part of any test.
@@ -41,7 +41,7 @@ async function tfjsOf(change: Partial<ModelConfig>, options: TfjsEngineOptions =
   return createTfjsEngine(gpu, tinyModel(gpu, change), 64, options);
 }
 
-/** Two groups with shared prompts, tool tokens left out, and more than one sample that predicts from a prompt's end. */
+/** Returns two groups with shared prompts and masked tool tokens; several samples predict from the end of a prompt. */
 function twoGroups(seed = 5): PackedBatch {
   const r = rng(seed);
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
@@ -96,7 +96,7 @@ describe.each(Object.entries(shapes))('%s', (_, change) => {
       const adamw = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
       for (const engine of engines) {
         for (let step = 0; step < STEPS; step++) {
-          // Two micro-batches a step: gradients accumulate.
+          // Two micro-batches per step: gradients accumulate.
           for (const seed of [step, step + 10]) {
             const batch = twoGroups(seed);
             const weights = new Float32Array(batch.targets.length).fill(1 / batch.targets.length);

@@ -1,4 +1,4 @@
-/** A tiny random model for tests of whole passes. */
+/** A tiny random model for tests of complete passes. */
 import { type LlamaModel, createModel } from '../../src/model/llama.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { Gpu } from '../../src/gpu/device.ts';

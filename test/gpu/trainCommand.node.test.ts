@@ -1,4 +1,7 @@
-/** `webgrpo train` on the real engine: a process that was killed continues as if it had not been. What it prints: test/unit/trainCommand.test.ts. */
+/**
+ * Tests `webgrpo train` on the real engine: a process that was killed continues as if it had not been. Its output:
+ * test/unit/trainCommand.test.ts.
+ */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -40,7 +43,7 @@ test(
     const bin = join(await bundle(process.cwd()), 'bin.js');
     const running = spawn(process.execPath, [bin, ...argumentsOf('killed')], { stdio: ['ignore', 'ignore', 'pipe'] });
     createInterface({ input: running.stderr }).on('line', (line) => {
-      if (line.startsWith('step 2/2')) running.kill('SIGKILL'); // before its checkpoint, or while that is written
+      if (line.startsWith('step 2/2')) running.kill('SIGKILL'); // before or while its checkpoint is written
     });
     expect(await once(running, 'exit')).toEqual([null, 'SIGKILL']);
     expect(existsSync(inRun('killed', 'checkpoints', 'step-1'))).toBe(true);

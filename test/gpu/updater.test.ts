@@ -1,4 +1,7 @@
-/** The update of a mini-batch: one gradient however it is cut, whoever computes the loss, and whatever support was sampled from. */
+/**
+ * Tests the update of a mini-batch: one gradient for any split into micro-batches, any implementation of the loss, and any sampling
+ * settings.
+ */
 import { beforeAll, expect, test } from 'vitest';
 import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -44,7 +47,7 @@ beforeAll(async () => {
   engine = await createLocalEngine({ ...sizes, config: model, weights, tokenizerJson, tokenizerConfigJson });
 }, 120_000);
 
-/** Samples of random tokens and lengths; every fourth token is a tool's, and drift moves them off policy. */
+/** Returns samples of random tokens and lengths. Every fourth token is a tool's, and drift moves them off policy. */
 async function offPolicySamples(
   config: TrainConfig,
   drift: number,
@@ -80,17 +83,17 @@ async function offPolicySamples(
   });
   const refLogProbs = now.map((values) => Float64Array.from(values, (x) => x - 0.3));
   const tokens = stepTokens(config, samples, { refLogProbs });
-  // A whole sample and single tokens are rejected, as rollout correction would.
+  // Rejects a complete sample and single tokens, like rollout correction.
   tokens.masks = tokens.masks.map((mask, s) =>
     Float64Array.from(mask, (m, t) => (s === 4 || (s + t) % 9 === 0 ? 0 : m)),
   );
   return { samples, tokens };
 }
 
-/** Before the first step. */
+/** The state before the first step. */
 const START = { step: 0, updates: 0 };
 
-/** The gradient of one mini-batch before clipping, and how many micro-batches it took. */
+/** Returns the gradient of one mini-batch before clipping, and its number of micro-batches. */
 async function gradientOf(
   config: TrainConfig,
   data: { samples: Sample[]; tokens: StepTokens },
@@ -116,7 +119,7 @@ async function gradientOf(
   return { gradient, microBatches };
 }
 
-/** |a - b| / |b| over all parameters. */
+/** Returns |a - b| / |b| over all parameters. */
 function distance(a: TensorMap, b: TensorMap): number {
   let [difference, norm] = [0, 0];
   for (const [name, { data }] of b) {
@@ -141,7 +144,7 @@ test.each(LOSS_AGG_MODES)('%s: 1, 2, 3 and 7 micro-batches, one gradient', async
       config.actor.ppoMicroBatchSizePerGpu = sequences;
       const cut = await gradientOf(config, data);
       expect(cut.microBatches).toBe(count);
-      // Sums of some 200 terms in another order: a few dozen roundings of 6e-8.
+      // Sums of about 200 terms in another order: a few dozen roundings of 6e-8.
       expect(distance(cut.gradient, whole.gradient)).toBeLessThan(3e-6);
     }
   }
@@ -163,7 +166,7 @@ test.each(LOSS_AGG_MODES.filter((mode) => mode.startsWith('seq-mean')))(
     };
     const [even, odd] = [await masked((s) => s % 2 === 1), await masked((s) => s % 2 === 0)];
     expect(distance(sumOf(even.gradient, odd.gradient), whole.gradient)).toBeLessThan(3e-6);
-    // Dynamic sampling that gave up: the first 9 samples (3 groups) are all there are, and then the others.
+    // Simulates dynamic sampling that found only the first 9 samples (3 groups); then the others.
     const part = (from: number, to: number) => {
       const cut = <T>(all: T[]): T[] => all.slice(from, to);
       const { masks, oldLogProbs, advantages, refLogProbs } = tokens;
@@ -213,7 +216,7 @@ test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradi
   const config = configOf({ name }, { klLossCoef: 0.1, entropyCoeff: 0.02 });
   const data = await offPolicySamples(config, 0.2);
   const custom: CustomLoss = ({ logProbs, oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest }) => ({
-    // The KL term is not the loss's: it stays beside it.
+    // The KL term does not belong to the loss and is added separately.
     dLogProbs: Float32Array.from(
       computePolicyLoss(
         { ...policyLossSpec(config), klLossCoef: 0 },
@@ -246,7 +249,7 @@ test('a loss that returns nothing but zeros leaves KL and entropy terms, and rep
     silent,
   );
   const { metrics } = await updater.update(data.samples, data.tokens, START);
-  // The weights of a mini-batch under seq-mean: each sample that has a trained token counts, of all that there could be.
+  // The weights of a mini-batch under seq-mean: each sample with a trained token counts, out of all possible ones.
   const counted = data.tokens.masks.filter((mask) => Array.from(mask).includes(1)).length;
   expect(metrics['actor/pg_loss']).toBeCloseTo(counted / (PROMPTS * PER_PROMPT), 5);
   expect(metrics).toMatchObject({ 'actor/kl_coef': 5 });
@@ -258,7 +261,7 @@ test('a loss that returns nothing but zeros leaves KL and entropy terms, and rep
   );
 });
 
-test('a row without WGSL has the gradient of the same row with it, sequence terms and KL included', async () => {
+test('a loss without WGSL has the gradient of the same loss with WGSL, including sequence terms and KL', async () => {
   for (const name of ['gspo', 'sapo'] as const) {
     const config = configOf({ name }, { klLossCoef: 0.1, entropyCoeff: 0.01 });
     const data = await offPolicySamples(config, 0.2);
@@ -310,7 +313,7 @@ test("a copy of sapo as a user's loss: the same bits from as many dispatches and
   for (const [name, { data: values }] of builtIn.gradient) expect(own.gradient.get(name)!.data).toEqual(values);
 });
 
-test("a user's WGSL that is wrong, or whose names are taken, ends in one sentence with the compiler's words and line", async () => {
+test("a user's WGSL with errors or names already in use ends in one error with the compiler's message and line", async () => {
   const config = configOf({});
   const data = await offPolicySamples(config, 0.2);
   const of = (wgsl: string, numbers = {}) =>
@@ -322,10 +325,10 @@ test("a user's WGSL that is wrong, or whose names are taken, ends in one sentenc
   await expect(of(`${row}\nfn klGrad() {}`)).rejects.toThrow(/^Policy loss "mine" does not compile: .*klGrad/);
   await expect(of(row, { E: 1 })).rejects.toThrow('Policy loss "mine" has a number "E"');
   await expect(of(row, { clipRatioLow: 1 })).rejects.toThrow('Policy loss "mine" has a number "clipRatioLow"');
-  expect((await gradientOf(config, data)).microBatches).toBe(1); // the device goes on
+  expect((await gradientOf(config, data)).microBatches).toBe(1); // the device still works
 });
 
-/** Updates by mini-batches of `groups`, and writes down when the model is asked for something and when it has answered. */
+/** Updates by mini-batches of `groups`, and records when the model is called and when it has answered. */
 async function watchedUpdate(groups: number, maxTokenLen: number) {
   const config = configOf({}, { ppoMiniBatchSize: groups, shuffle: false });
   const data = await offPolicySamples(config, 0.2);
@@ -354,7 +357,7 @@ async function watchedUpdate(groups: number, maxTokenLen: number) {
 
 const UPDATE = ['forwardBackward asked', 'forwardBackward answered', 'optimizerStep asked', 'optimizerStep answered'];
 
-test('whatever is prepared meanwhile, one update comes after the other', async () => {
+test('updates run one after another, whatever is prepared meanwhile', async () => {
   const { log, error } = await watchedUpdate(1, 1024);
   expect(error).toBeUndefined();
   expect(log).toEqual(Array<string[]>(PROMPTS).fill(UPDATE).flat());
@@ -386,7 +389,7 @@ test('top-p 0.9: with the kept mass on both sides the first ratio is 1, without 
   const { metrics } = await trainer.step();
   await engine.model.importWeights(before);
   const trained = await new PolicyUpdater(config, engine).oldLogProbs(sampled);
-  /** Log-probs of the distribution that a token was drawn from: the mass that top-k, top-p or min-p kept is taken off. */
+  /** Returns log-probs of the distribution that a token was sampled from: subtracts the mass that top-k, top-p or min-p kept. */
   const renormalize = (logProbs: ArrayLike<number>, logMass: Float32Array) =>
     Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
   const ratios = (offMass: boolean) =>

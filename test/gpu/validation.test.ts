@@ -1,4 +1,4 @@
-/** Validation: sampled and greedy answers of a problem are one group, so its prompt is computed once. */
+/** Tests validation: sampled and greedy answers of a problem form one group, so its prompt is computed once. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { Evaluation, validate } from '../../src/grpo/generate/validate.ts';
@@ -22,7 +22,7 @@ const configOf = (valKwargs: object) =>
     trainer: { totalTrainingSteps: 1 },
   });
 
-/** An outcome that a random model meets now and then. */
+/** A result that a random model reaches now and then. */
 const task: Task = {
   name: 'odd',
   train: () => ({ id: 'p', messages: [], answer: '' }),
@@ -74,11 +74,11 @@ test('greedy answers cost no prefill of their own, and change no sampled one', a
   expect(both.metrics['val-core/odd/acc/greedy']).toBe(alone.metrics['val-core/odd/acc/mean@1']);
   expect(sampled.metrics['val-core/odd/acc/greedy']).toBeUndefined();
   expect([sampled.heard, both.heard]).toEqual([2 * PROBLEMS, 2 * PROBLEMS]);
-  // A try that starts when the prompt is in the cache already computes its last row anew, to draw from it.
+  // A try that starts after the prompt is cached recomputes the prompt's last row, to sample from it.
   expect(both.prefill - sampled.prefill).toBeLessThanOrEqual(PROBLEMS);
 });
 
-test('done in parts, with a count, an evaluation is the same; ended on the way it rejects and can go on', async () => {
+test('an evaluation in parts gives the same result; an aborted one rejects and can be continued', async () => {
   const generation = { config: configOf({ n: 2 }), engine, task };
   const { 'timing_s/testing': _, ...whole } = (await validate(generation, { greedy: true })).metrics;
   const [counts, ending] = [[] as number[], new AbortController()];

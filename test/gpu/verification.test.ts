@@ -1,4 +1,6 @@
-/** Samples of a worker, checked by a controller on the same device: honest ones pass, and no kind of forgery does. */
+/**
+ * Tests samples of a worker that a controller checks on the same device: honest ones are accepted, and every kind of forgery is rejected.
+ */
 import { readFileSync } from 'node:fs';
 import * as Comlink from 'comlink';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -41,7 +43,7 @@ const shipped = withTokenizer(
 const engine = await createLocalEngine({ ...engineSizes(config), ...shipped });
 afterAll(() => engine.destroy());
 
-/** Weights by version, which the one model takes in turn. */
+/** Weights by version, which the only model loads in turn. */
 const weights: TensorMap[] = [];
 
 const groups = (numbers = 6) =>
@@ -93,14 +95,14 @@ beforeAll(async () => {
   honest = await samplesBy(engine.rollout);
 }, 120_000);
 
-/** The worker and the controller share a device: what one test loads is not the next one's. */
+/** Generates with the given weights. Worker and controller share a device, so each test loads its own weights. */
 async function draw(by: TensorMap, version: number): Promise<void> {
   await engine.model.importWeights(by);
   await engine.rollout.resetCache(version);
 }
 beforeEach(() => draw(weights[0], 0));
 
-test('honest samples with tools are accepted, and on one adapter each token is the very draw', async () => {
+test('honest samples with tools are accepted, and on one adapter each token matches exactly', async () => {
   const calls = honest.map(({ sample }) => sample.trajectory.numToolCalls);
   expect(Math.max(...calls)).toBeGreaterThan(1);
   const verdicts = await verifyAll(honest);
@@ -130,7 +132,7 @@ test.each(Object.entries(FORGERIES))('%s: rejected', async (kind, { forge, reaso
   }
 });
 
-test.each(['redrawn', 'neighbour'] as const)('one token %s, all else honest: forged token', async (how) => {
+test.each(['redrawn', 'neighbour'] as const)('one token %s, everything else honest: forged token', async (how) => {
   const forged = await samplesBy(new ForgingEngine(engine.rollout, how, shipped.config.vocabSize), 4);
   for (const verdict of await verifyAll(forged)) {
     expect(verdict).toMatchObject({ accepted: false, reason: 'forged token' });
@@ -138,7 +140,7 @@ test.each(['redrawn', 'neighbour'] as const)('one token %s, all else honest: for
   }
 });
 
-test('a sample is accepted once, also where it comes twice at the same time', async () => {
+test('a sample is accepted once, also if it arrives twice at the same time', async () => {
   const verifier = verifierOf();
   const twice = await verifyAll([honest[0], honest[0]], verifier);
   expect(twice.map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason))).toEqual([
@@ -157,10 +159,10 @@ test('a forged sample does not stand in the way of the honest one', async () => 
   expect(await verifier.verify(sample, claim)).toMatchObject({ accepted: true });
 });
 
-test('samples of other weights, and of a version that nobody has', async () => {
-  await draw(weights[1], 0); // the worker says that they are version 0
+test('samples of other weights, and of an unknown version, are rejected', async () => {
+  await draw(weights[1], 0); // the worker claims that they are version 0
   const forged = await samplesBy(engine.rollout, 4);
-  // A short sample may have the right tokens by chance: then its log-probs alone are wrong.
+  // A short sample can have the right tokens by chance. Then only its log-probs are wrong.
   const reasons = (await verifyAll(forged)).map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason));
   expect(['forged log-probs', 'forged token', 'wrong weights']).toEqual(expect.arrayContaining(reasons));
   expect(reasons).toContain('wrong weights');
@@ -178,7 +180,7 @@ test('samples of other weights, and of a version that nobody has', async () => {
   expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not at hand' });
 });
 
-/** Draws the first tokens of every first turn by one version and the rest by the next. */
+/** Generates the first tokens of every first turn with one version and the rest with the next. */
 function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   const begun = new Set<string>();
   let change = () => {};
@@ -203,7 +205,7 @@ function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   };
 }
 
-test('tokens of one sample by two versions of the weights, each checked by its own', async () => {
+test('tokens of one sample from two versions are each checked with their own version', async () => {
   const partial = await samplesBy(twoVersions(engine.rollout, 2 * n), 2);
   const versions = partial.map(({ sample }) => new Set(sample.trajectory.weightVersions));
   expect(versions.some((all) => all.has(0) && all.has(1))).toBe(true);
@@ -212,7 +214,7 @@ test('tokens of one sample by two versions of the weights, each checked by its o
     const weightVersions = new Uint32Array(sample.trajectory.mask.length);
     return { claim, sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions } } };
   });
-  // One end token of probability 1 is the same by any weights.
+  // One end token of probability 1 is the same under any weights.
   const long = lying.filter((_, i) => partial[i].sample.trajectory.weightVersions!.filter((v) => v === 1).length > 4);
   expect(long.length).toBeGreaterThan(3);
   for (const verdict of await verifyAll(long)) expect(verdict.accepted).toBe(false);

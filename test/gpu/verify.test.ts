@@ -1,4 +1,4 @@
-/** The checks of `webgrpo verify`, beside whole models, hold here. */
+/** Tests that the checks of `webgrpo verify`, except complete models, pass here. */
 import { expect, test } from 'vitest';
 import { verifyLossKernels, verifyProducts } from '../../src/verify/kernels.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';

@@ -1,4 +1,6 @@
-/** The page's engine worker in `vite --mode scripted`. Each moment is asked for at `/scripted-engine`, where test/e2e/scripted.ts answers. */
+/**
+ * The page's engine worker in `vite --mode scripted`. It asks for each moment at `/scripted-engine`, where test/e2e/scripted.ts answers.
+ */
 
 import * as Comlink from 'comlink';
 import tokenizerConfigJson from '../../checkpoints/gsm8k-tool/tokenizer_config.json';
@@ -12,7 +14,7 @@ import { ScriptedEngine } from '../scriptedEngine.ts';
 import type { Gate, Moment } from './gate.ts';
 import { solveWordProblem } from './solver.ts';
 
-/** Answer of the test; `fails` names what the engine is to fail with. */
+/** Answer of the test; `fails` names the error that the engine must fail with. */
 export interface Answer {
   fails?: { name: string; message: string };
 }
@@ -24,7 +26,7 @@ async function ask(moment: Moment, number: number): Promise<void> {
   if (fails) throw Object.assign(new Error(fails.message), { name: fails.name });
 }
 
-/** Turns that begin together ask once. */
+/** One request for all turns that start together. */
 let asked: Promise<void> | undefined;
 const gate: Gate = {
   at(moment, number) {
@@ -38,7 +40,7 @@ Comlink.expose(
     await gate.at('load', 1);
     const engine = new ScriptedEngine({
       ...{ config, solve: solveWordProblem, withReference: withReference ?? false },
-      // With one slot it answers questions beside a run, which may be held meanwhile.
+      // An engine with one slot answers questions during a run that the test may hold, so it is not held.
       ...(rollout?.maxNumSeqs !== 1 && { gate }),
       tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
       weights: weights instanceof Map ? weights : initWeights(config, 1),

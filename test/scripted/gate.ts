@@ -1,14 +1,14 @@
-/** Where a test holds a scripted engine and breaks it. A moment waits for the test, never for time. */
+/** Lets a test hold and break a scripted engine. A moment waits for the test, never for time. */
 
 /**
- * 'load' = before an engine is there; 'turn' = between the first and the second half of a generated turn; 'update' = before an optimizer
+ * 'load' = before an engine exists; 'turn' = between the first and the second half of a generated turn; 'update' = before an optimizer
  * step. Counted from 1.
  */
 export type Moment = 'load' | 'turn' | 'update';
 
-/** What an engine asks at each moment. */
+/** The engine's side of a gate. */
 export interface Gate {
-  /** Resolves when the engine may continue; undefined if it need not wait. Rejects with what the engine is to fail with. */
+  /** Resolves when the engine can continue; undefined if it need not wait. Rejects with the error that the engine must fail with. */
   at(moment: Moment, number: number): Promise<void> | undefined;
 }
 
@@ -18,7 +18,7 @@ interface Waiting {
   pass: () => void;
 }
 
-/** Open until a test says otherwise. */
+/** A gate that is open until a test closes it. */
 export class TestGate implements Gate {
   readonly #upTo = { load: Infinity, turn: Infinity, update: Infinity };
   readonly #faults = new Map<string, Error>();
@@ -38,7 +38,7 @@ export class TestGate implements Gate {
     return new Promise((pass) => this.#waiting.push({ moment, number, pass }));
   }
 
-  /** Later moments of this kind wait until they are let through. */
+  /** Makes moments of this kind after `number` wait. */
   upTo(number: number, moment: Moment = 'update'): void {
     this.#upTo[moment] = number;
     const mayPass = (waiting: Waiting) => waiting.number <= this.#upTo[waiting.moment];
@@ -47,7 +47,7 @@ export class TestGate implements Gate {
     for (const { pass } of passing) pass();
   }
 
-  /** Lets a run end its step `number`: it then stands in the next one, before a turn of it is said. */
+  /** Lets a run finish step `number`. It then waits in the next step, before a turn is generated. */
   async endStep(number: number): Promise<void> {
     this.upTo(Infinity, 'turn');
     this.upTo(number - 1);
@@ -56,30 +56,30 @@ export class TestGate implements Gate {
     this.upTo(number);
   }
 
-  /** Nothing waits any more. */
+  /** Opens the gate for everything. */
   open(): void {
     for (const moment of ['load', 'turn', 'update'] as const) this.upTo(Infinity, moment);
   }
 
-  /** Resolves once an engine has come to this moment. */
+  /** Resolves once an engine has reached this moment. */
   reached(number: number, moment: Moment = 'update'): Promise<void> {
     if (this.#asked[moment] >= number) return Promise.resolve();
     return new Promise((pass) => this.#watching.push({ moment, number, pass }));
   }
 
-  /** Resolves once an engine waits at such a moment. */
+  /** Resolves once an engine waits at a moment of this kind. */
   held(moment: Moment): Promise<void> {
     if (this.#waiting.some((waiting) => waiting.moment === moment)) return Promise.resolve();
     return new Promise((pass) => this.#holding.push({ moment, pass }));
   }
 
-  /** The engine fails there, once. A DeviceLostError takes its device with it. */
+  /** Makes the engine fail at this moment, once. A DeviceLostError also loses its device. */
   fail(number: number, error: Error, moment: Moment = 'update'): void {
     this.#faults.set(`${moment} ${number}`, error);
   }
 }
 
-/** A promise that a test or an engine resolves. */
+/** Creates a promise that a test or an engine resolves. */
 export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
   let resolve: (value: T) => void = () => {};
   const promise = new Promise<T>((settle) => (resolve = settle));

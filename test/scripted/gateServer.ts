@@ -1,4 +1,4 @@
-/** A test's own answers to the engines of its pages: see `engine.worker.ts`. */
+/** Serves a test's answers to the engines of its pages. See `engine.worker.ts`. */
 
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-/** The weights of a scripted engine, and how they are trained. */
+/** The weights of a scripted engine, and their training. */
 
 import type { Moment } from './gate.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
@@ -13,14 +13,14 @@ import type {
   TrainLoss,
 } from '../../src/model/engine.ts';
 
-/** What a model needs of its engine. */
+/** The parts of its engine that a model needs. */
 interface ModelDevice {
   throwIfLost(): void;
   at(moment: Moment, number: number): Promise<void> | undefined;
   isSolved(batch: PackedBatch, s: number): boolean;
 }
 
-/** Sizes of an engine that no checkpoint gives any. */
+/** Default sizes of an engine without a checkpoint. */
 export const SCRIPTED_CONFIG: ModelConfig = {
   architecture: 'LlamaForCausalLM',
   vocabSize: 512,
@@ -40,14 +40,17 @@ export const SCRIPTED_CONFIG: ModelConfig = {
   initializerRange: 0.3,
 };
 
-/** Elements of each tensor that updates move and that the state is read from: an update costs microseconds, whatever the model's size. */
+/**
+ * Number of elements of each tensor that updates change and that the state depends on. An update thus takes microseconds for any model
+ * size.
+ */
 const MOVED = 16;
 const SKILL = 'model.norm.weight';
-/** Log-odds of solving a problem: at the start, and for each unit that SKILL has moved since. */
+/** Log-odds of solving a problem at the start; increased by every unit that SKILL has changed since. */
 const START_LOGIT = -0.8;
 const LOGIT_PER_UNIT = 400;
 
-/** Mixes integers into one of 32 bits, as murmur3 does. */
+/** Mixes integers into one of 32 bits, like murmur3. */
 export function mix(...values: number[]): number {
   let h = 0x9e3779b9;
   for (const value of values) {
@@ -57,7 +60,7 @@ export function mix(...values: number[]): number {
   h = Math.imul(h, 0xc2b2ae35);
   return (h ^ (h >>> 16)) >>> 0;
 }
-/** A number in [0, 1). */
+/** Returns a number in [0, 1). */
 export const unit = (...values: number[]): number => mix(...values) / 2 ** 32;
 
 export const copyOf = (tensors: TensorMap): TensorMap =>
@@ -65,10 +68,10 @@ export const copyOf = (tensors: TensorMap): TensorMap =>
 const zerosLike = (tensors: TensorMap): TensorMap =>
   new Map([...tensors].map(([name, { shape, data }]) => [name, { shape, data: new Float32Array(data.length) }]));
 
-/** Weights, and what they say of a token. A policy, or its frozen start. */
+/** Weights, and the tokens that they predict. Used for a policy and for its frozen start. */
 export class ScriptedWeights {
   tensors: TensorMap;
-  /** Of all elements that updates move. */
+  /** Hash of all elements that updates change. */
   state = 0;
   isFinite = true;
   readonly #start: number;
@@ -83,7 +86,7 @@ export class ScriptedWeights {
     return this.tensors.get(SKILL)?.data[0] ?? 1;
   }
 
-  /** Chance that it solves a problem. */
+  /** Probability of solving a problem. */
   get chance(): number {
     return 1 / (1 + Math.exp(-START_LOGIT - LOGIT_PER_UNIT * (this.#skill - this.#start)));
   }
@@ -99,7 +102,7 @@ export class ScriptedWeights {
     }
   }
 
-  /** Log-prob of `token` after `before` at `position`. */
+  /** Returns the log-prob of `token` after `before` at `position`. */
   logProb(before: number, position: number, token: number): number {
     if (!this.isFinite) return NaN;
     return Math.fround(Math.log(0.05 + 0.9 * unit(this.state, before, position, token)));
@@ -109,7 +112,7 @@ export class ScriptedWeights {
     return this.isFinite ? Math.fround(0.2 + unit(this.state, before, position, -1)) : NaN;
   }
 
-  /** The likeliest tokens after `before`, largest first, with masses that sum to less than 1. */
+  /** Returns the most likely tokens after `before`, largest first, with masses that sum to less than 1. */
   alternatives(before: number, position: number, count: number, vocabSize: number) {
     const most = 0.3 + 0.4 * unit(this.state, before, position, -2);
     return Array.from({ length: count }, (_, i) => ({
@@ -119,7 +122,7 @@ export class ScriptedWeights {
   }
 }
 
-/** Trains the weights, or scores by them. */
+/** Trains the weights, or computes log-probs with them. */
 export class ScriptedModel implements ModelEngine {
   readonly name = 'wgsl';
   readonly config: ModelConfig;
@@ -137,7 +140,7 @@ export class ScriptedModel implements ModelEngine {
     this.#device = device;
   }
 
-  /** Optimizer steps that these weights have seen. */
+  /** Number of optimizer steps of these weights. */
   get updates(): number {
     return this.#updates;
   }
@@ -155,7 +158,7 @@ export class ScriptedModel implements ModelEngine {
     return out;
   }
 
-  /** Any random number draws each target. */
+  /** Returns bounds in which every random number selects the target. */
   async drawBounds(batch: PackedBatch): Promise<DrawBounds> {
     const { logProbs } = await this.logProbs(batch);
     const all = (value: number) => logProbs.map(() => value);
@@ -178,7 +181,7 @@ export class ScriptedModel implements ModelEngine {
     return out;
   }
 
-  /** AdamW, of the elements that move. */
+  /** AdamW on the elements that change. */
   async optimizerStep({ lr, beta1, beta2, eps, weightDecay }: OptimizerOptions): Promise<OptimizerStepResult> {
     await this.#device.at('update', this.#updates + 1);
     const gradNorm = Math.hypot(this.#skillGradient, ...this.#gradient);
@@ -251,7 +254,7 @@ function dataOf(tensors: TensorMap, name: string): Float32Array {
   return found.data;
 }
 
-/** d loss / d logp of an entry, as of a sample that was just drawn. */
+/** Returns d loss / d logp of an entry, as for a sample that was just generated. */
 function dLogProb(loss: TrainLoss, e: number): number {
   if (loss.kind === 'nll') return -loss.weights[e];
   if (loss.kind === 'coefficients') return loss.dLogProbs[e];

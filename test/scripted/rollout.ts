@@ -1,4 +1,4 @@
-/** How a scripted engine generates. */
+/** Rollout of a scripted engine. */
 
 import type { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { nextTask } from '../../src/rollout/agent/yield.ts';
@@ -7,7 +7,7 @@ import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutSta
 import { deferred, type Moment } from './gate.ts';
 import type { ScriptedWeights } from './model.ts';
 
-/** What rollout needs of its engine. */
+/** The parts of its engine that rollout needs. */
 interface RolloutDevice {
   readonly tokenizer: ChatTokenizer;
   throwIfLost(): void;
@@ -15,7 +15,7 @@ interface RolloutDevice {
   sayingsOf(request: GenerateRequest, weights: ScriptedWeights): number[];
 }
 
-/** A turn that is being said. */
+/** A turn in progress. */
 interface Turn {
   tokenIds: number[];
   logProbs: number[];
@@ -25,7 +25,10 @@ interface Turn {
   isAborted: boolean;
 }
 
-/** Says the first half of a turn at once; the second, after its gate, a token a pass by the weights of that moment. */
+/**
+ * Generates the first half of a turn immediately. The second half follows after its gate, one token per pass, with the weights of that
+ * moment.
+ */
 export class ScriptedRollout implements RolloutEngine {
   readonly #device: RolloutDevice;
   readonly #weights: ScriptedWeights;
@@ -36,7 +39,7 @@ export class ScriptedRollout implements RolloutEngine {
   #paused: { over: Promise<void>; resume: () => void } | undefined;
   #pass: Promise<void> | undefined;
   #idle: (() => void)[] = [];
-  /** Ids that were generated for and are not released yet. */
+  /** Request ids that were generated for and are not released yet. */
   readonly held = new Set<string>();
 
   constructor(weights: ScriptedWeights, device: RolloutDevice) {
@@ -61,9 +64,9 @@ export class ScriptedRollout implements RolloutEngine {
     try {
       await this.#paused?.over;
       const begun = this.#device.sayingsOf(request, this.#weights);
-      // A turn that a checkpoint kept has its first half.
+      // A turn that was restored from a checkpoint has its first half.
       if (turn.tokenIds.length === 0) this.#draw(turn, request, begun.slice(0, Math.ceil(begun.length / 2)));
-      // A request for top log-probs reads a place of a turn that has ended, and does not wait.
+      // A request for top log-probs reads a position of a turn that has ended, and does not wait.
       if (!sampling.topLogprobs) await Promise.race([this.#device.at('turn', ++this.#begun), aborted]);
       await this.#drawRest(turn, request);
       return this.#generation(turn, sampling, request.contextIds);
@@ -73,7 +76,7 @@ export class ScriptedRollout implements RolloutEngine {
     }
   }
 
-  /** Draws a token a pass, each by the weights of its pass. */
+  /** Generates one token per pass, each with the weights of its pass. */
   async #drawRest(turn: Turn, request: GenerateRequest): Promise<void> {
     let all: number[] = [];
     let state: number | undefined;
@@ -87,7 +90,7 @@ export class ScriptedRollout implements RolloutEngine {
     } while (turn.tokenIds.length < all.length);
   }
 
-  /** Resolves for all turns at once, when the engine is not paused: which turns end first follows from their lengths alone. */
+  /** Resolves for all turns together, when the engine is not paused. Which turns end first depends only on their lengths. */
   #nextPass(): Promise<void> {
     this.#pass ??= (async () => {
       do {
@@ -99,7 +102,7 @@ export class ScriptedRollout implements RolloutEngine {
     return this.#pass;
   }
 
-  /** Draws what is missing of `all` by the present weights. */
+  /** Generates the missing tokens of `all` with the current weights. */
   #draw(turn: Turn, { contextIds, onTokens }: GenerateRequest, all: readonly number[]): void {
     const fresh = all.slice(turn.tokenIds.length);
     for (const token of fresh) {

@@ -1,6 +1,6 @@
 /**
  * `--mode scripted`: the page with the scripted engine in its worker, and with an adapter that needs no GPU. `vite build --mode scripted`
- * writes it into a folder of its own, for the page's tests; no other mode has any of it.
+ * writes it into a separate folder for the page's tests. Other modes contain none of it.
  */
 
 import { resolve } from 'node:path';
@@ -9,14 +9,14 @@ import type { Connect, Plugin } from 'vite';
 const WORKER = resolve('demo/engine/engine.worker.ts');
 const SCRIPTED = resolve('test/scripted/engine.worker.ts');
 
-/** Replaces the browser's adapter; a promise that a test puts at `adapterFound` answers instead. */
+/** Replaces the browser's adapter. If a test stores a promise as `adapterFound`, that one answers instead. */
 const ADAPTER = `if (navigator.gpu) GPU.prototype.requestAdapter = async () => {
   if (!(await (globalThis.adapterFound ?? true))) return null;
   const info = { vendor: '', architecture: '', description: 'scripted', isFallbackAdapter: true };
   return { info, limits: { maxBufferSize: 2 ** 31, maxStorageBufferBindingSize: 2 ** 30 }, features: new Set() };
 };`;
 
-/** Sends the engine's questions to the server of a test, if its browser has the cookie of one; otherwise nothing is held. */
+/** Forwards the engine's questions to the server of a test, if its browser has the test's cookie. Otherwise the engine does not wait. */
 const answer: Connect.SimpleHandleFunction = ({ headers, url }, response) => {
   const port = /\bgate=(\d+)/.exec(headers.cookie ?? '')?.[1];
   if (port === undefined) response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
@@ -29,7 +29,7 @@ const scriptedWorker = (): Plugin => ({
   load: (id) => (id.split('?')[0] === WORKER ? `import ${JSON.stringify(SCRIPTED)};` : null),
 });
 
-/** The plugins of the mode; none in another. */
+/** Returns the plugins of the mode; empty in other modes. */
 export function scriptedPage(mode: string): Plugin[] {
   if (mode !== 'scripted') return [];
   const page: Plugin = {

@@ -84,7 +84,7 @@ test('the base is of a revision: read as org/name@revision, and written as PEFT 
   expect(read(json)).toBe('org/base@v2');
 });
 
-describe('refused in one sentence', () => {
+describe('refused with one error message', () => {
   const peft = { peft_type: 'LORA', r: 4, lora_alpha: 8, target_modules: ['q_proj'] };
   test.each([
     [{ ...peft, peft_type: 'IA3' }, 'adapter_config.json: "peft_type" is "IA3"; supported: "LORA".'],

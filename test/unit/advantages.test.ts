@@ -40,20 +40,20 @@ describe('outcome estimators', () => {
     );
   });
 
-  test('all rewards equal: 0 exactly, not noise divided by 1e-6', () => {
-    const rewards = new Array<number>(8).fill(0.1); // their sum over 8 is not 0.1
+  test('equal rewards give exactly 0, not noise divided by 1e-6', () => {
+    const rewards = new Array<number>(8).fill(0.1); // their sum over 8 is not exactly 0.1
     for (const scale of ['group', 'batch', 'none'] as const)
       expect(grpo(rewards, new Array<number>(8).fill(0), scale).every((a) => a === 0)).toBe(true);
     expect(rloo(rewards, new Array<number>(8).fill(0)).every((a) => a === 0)).toBe(true);
   });
 
-  test('a missing reward takes no part', () => {
+  test('a missing reward is ignored', () => {
     close(grpo([1, NaN, 3], [0, 0, 0], 'none'), [-1, 0, 1]);
     close(rloo([1, NaN, 3], [0, 0, 0]), [-2, 0, 2]);
     close(gpg([NaN, NaN], [0, 0]), [0, 0]);
   });
 
-  test('the only reward that a group is left with says nothing: 0, as TRL has it', () => {
+  test('a group with only one reward has advantage 0, as in TRL', () => {
     const [rewards, groups] = [
       [1, NaN, NaN, 2, 0],
       [0, 0, 0, 1, 1],
@@ -84,7 +84,7 @@ describe('outcome estimators', () => {
     close(gpg([1, 0, 0, 3], [0, 0, 0, 1]), [(4 / 2) * (2 / 3), (-4 / 2) * (1 / 3), (-4 / 2) * (1 / 3), (4 / 2) * 3]);
   });
 
-  test('max_rl: (reward - mean) / mean, nothing where the mean is not above 0 (prime-rl)', () => {
+  test('max_rl: (reward - mean) / mean, and 0 unless the mean is above 0 (prime-rl)', () => {
     const rewards = [1, 0, 0, 0, 0.5, 1, 0, 0, -1, 0.5];
     const groups = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3];
     const want = rewards.map((r, i) => {
@@ -97,7 +97,7 @@ describe('outcome estimators', () => {
     expect(Array.from(got.slice(0, 4))).toEqual([3, -1, -1, -1]);
   });
 
-  test('rae: against the running mean of its own role, before it moves that (prime-rl), from step to step', () => {
+  test('rae: minus the running mean of the role, which is updated afterwards (prime-rl), across steps', () => {
     const [rewards, roles] = [
       [1, -1, 1, NaN, -1, 1],
       ['first', 'second', 'first', 'first', 'second', 'first'],
@@ -138,7 +138,7 @@ describe('token estimators', () => {
     close(whiten([Float64Array.of(3)], [[1]])[0], [0]);
   });
 
-  test('reinforce++ discounts over trained tokens and passes tool tokens by', () => {
+  test('reinforce++ discounts over trained tokens and skips tool tokens', () => {
     const returns = [
       [0.5, 1, 0],
       [0.5 * 2, 0, 2],
@@ -153,14 +153,14 @@ describe('token estimators', () => {
     close(got, [x, x, 0, -x, 0, -x], 7);
   });
 
-  test('remax subtracts the greedy reward; only what is still to come counts', () => {
+  test('remax subtracts the greedy reward; only later rewards count', () => {
     expect(remax(outcomeRewards([1, 2], masks), masks, [0.25, 3]).map((a) => Array.from(a))).toEqual([
       [0.75, 0.75, 0],
       [-1, 2, -1].map((x, t) => (t === 1 ? 2 : x)),
     ]);
   });
 
-  test('gdpo normalises each reward apart: the big one does not drown the small one', () => {
+  test('gdpo normalises each reward separately, so a large one does not hide a small one', () => {
     const big = [100, 0, 100, 0];
     const small = [1, 1, 0, 0];
     const ones = big.map(() => [1]);
@@ -198,7 +198,7 @@ describe('computeAdvantages', () => {
     },
   );
 
-  test('what is missing is named', () => {
+  test('missing inputs are named', () => {
     const { rewards, groups, masks } = inputs;
     expect(() => computeAdvantages('remax', { rewards, groups, masks })).toThrow(
       'advEstimator "remax" needs baselines, which this task does not give.',
@@ -208,19 +208,19 @@ describe('computeAdvantages', () => {
 });
 
 describe('per-turn leave-one-out', () => {
-  test('by hand, with samples of different numbers of turns', () => {
+  test('equals values by hand, for samples with different numbers of turns', () => {
     const got = turnLeaveOneOut([[1, 2], [4], [0, 1, 5]], [7, 7, 7]).map((a) => Array.from(a));
-    // returns: [3, 2], [4], [6, 6, 5]; turn 2 was reached by the third alone: baseline (3 + 4) / 2
+    // returns: [3, 2], [4], [6, 6, 5]; only the third sample reached turn 2: baseline (3 + 4) / 2
     expect(got).toEqual([[3 - 5, 2 - 6], [4 - 4.5], [6 - 3.5, 6 - 2, 5 - 3.5]]);
     expect(turnLeaveOneOut([[1, 2]], [7]).map((a) => Array.from(a))).toEqual([[3, 2]]);
   });
 
   /**
-   * A game of at most two turns: turn 0 stops (action 0, reward r0) or continues (reward 0) to turn 1 with two actions. Policy:
-   * one logit a turn. Exact expectation of sum_j A_j d log pi over all groups of 3 samples, against the true gradient.
+   * A game of at most two turns. Turn 0 stops (action 0, reward r0) or continues (reward 0) to turn 1, which has two actions. Policy: one
+   * logit per turn. Compares the exact expectation of sum_j A_j d log pi over all groups of 3 samples to the true gradient.
    */
   test('unbiased when samples differ in their number of turns, exactly', () => {
-    const [p, q] = [0.3, 0.6]; // chance of going on; chance of the good action in turn 1
+    const [p, q] = [0.3, 0.6]; // probability of continuing; probability of the good action in turn 1
     const outcomes = [
       { chance: 1 - p, rewards: [0.4], scores: [-p] },
       { chance: p * q, rewards: [0, 1], scores: [1 - p, 1 - q] },
@@ -238,10 +238,9 @@ describe('per-turn leave-one-out', () => {
   });
 
   /**
-   * A turn of one token, then two of four; four actions a token. Only the first token's choice pays. Policy gradient in
-   * groups of 8 with the gradient clipped to one norm, as every recipe does. Outcome-only credit makes the later turns
-   * walk at random and spends the norm on them; measured: 152 samples against 280 to a policy of 0.9, a like ratio at
-   * steps of 0.05 to 2.
+   * A turn of one token, then two turns of four; four actions per token. Only the choice of the first token is rewarded. Policy gradient in
+   * groups of 8 with the gradient clipped to one norm, as in every recipe. Outcome-only credit makes the later turns walk at random and
+   * spends the norm on them. Measured: 152 samples against 280 to a policy of 0.9, with a similar ratio at steps of 0.05 to 2.
    */
   test('learns a task where only the first of three turns matters in fewer samples than outcome-only', () => {
     const seeds = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -254,7 +253,7 @@ describe('per-turn leave-one-out', () => {
 const GAME_MASK = [1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1];
 const GAME_TOKENS = [0, 2, 3, 4, 5, 7, 8, 9, 10];
 
-/** Samples until the first token picks action 2 with probability 0.9. */
+/** Returns the samples until the first token picks action 2 with probability 0.9. */
 function samplesToLearn(seed: number, estimator: 'turn_loo' | 'rloo'): number {
   const random = rng(seed);
   const logits = GAME_TOKENS.map(() => [0, 0, 0, 0]);

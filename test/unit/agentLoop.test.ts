@@ -12,7 +12,7 @@ import { problem, run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const stub = (execute: Tool['execute']): Tool => ({ ...calculator, execute });
 const CALL = calculatorCall('6*7');
 
-describe('a whole sample', () => {
+describe('a complete sample', () => {
   test('has exactly the tokens and mask of the demonstration of the same trace', async () => {
     const trace = demonstration(problem, keyedRng(1));
     const turns = [...trace.calls.map(({ expression }) => calculatorCall(expression)), trace.final];
@@ -29,7 +29,7 @@ describe('a whole sample', () => {
       ...trace.calls.flatMap(({ expression, result }) => [calculatorCall(expression), result]),
       trace.final,
     ]);
-    // Every request extends the one before it: nothing was tokenised again.
+    // Every request extends the previous one, so nothing was tokenised again.
     const contexts = engine.requests.map(({ contextIds }) => [...contextIds]);
     contexts.slice(1).forEach((context, i) => expect(context.slice(0, contexts[i].length)).toEqual(contexts[i]));
     expect(engine.requests.every(({ promptLength }) => promptLength === promptIds.length)).toBe(true);
@@ -44,12 +44,12 @@ describe('a whole sample', () => {
     expect([...trajectory.logMass].every((m) => m === 0)).toBe(true);
   });
 
-  test('without tools one turn is all, whatever it says', async () => {
+  test('without tools there is only one turn, whatever its text', async () => {
     const { trajectory } = await run([CALL], { tools: [] });
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 1, numToolCalls: 0 });
   });
 
-  test('two calls in one turn run at the same time and come back in order', async () => {
+  test('two calls in one turn run concurrently, and their outputs are in order', async () => {
     const log: string[] = [];
     const slow = stub(async ({ expression }) => {
       log.push(`start ${String(expression)}`);
@@ -66,7 +66,7 @@ describe('a whole sample', () => {
     expect(timing.toolsMs).toBeGreaterThan(25);
   });
 
-  test('tool schemas are in the prompt only when asked', async () => {
+  test('tool schemas are in the prompt only if configured', async () => {
     const limits = { maxPromptLength: 400, contextLength: 500 };
     const without = await run(['#### 1'], { limits });
     const schemas = await run(['#### 1'], { limits, toolSchemasInPrompt: true });
@@ -75,12 +75,12 @@ describe('a whole sample', () => {
   });
 });
 
-test('many samples that start at once leave the thread free in between, and start in order', async () => {
+test('many samples that start together yield the thread in between, and start in order', async () => {
   const engine = new ScriptedTurns([]);
   const started: { id: string; turn: number }[] = [];
-  // The thread is left by a message; a sample takes a millisecond of a clock of its own.
+  // A message lets other work run on the thread. A sample takes a millisecond of a simulated clock.
   let turn = 0;
-  let now = performance.now() + 10_000; // no turn of another test is in progress then
+  let now = performance.now() + 10_000; // later than the turn of any other test
   vi.spyOn(performance, 'now').mockImplementation(() => now);
   const Channel = MessageChannel;
   vi.stubGlobal(
@@ -104,7 +104,7 @@ test('many samples that start at once leave the thread free in between, and star
   await Promise.all(ids.map((requestId) => run([], { engine, requestId })));
   expect(started.map(({ id }) => id)).toEqual(ids);
   const sizes = started.map((start) => started.filter((other) => other.turn === start.turn).length);
-  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // 15 ms, and the sample that sees them over
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // 15 ms, and the sample that detects it
 });
 
 describe('every limit has its stop reason', () => {
@@ -126,7 +126,7 @@ describe('every limit has its stop reason', () => {
     expect(trajectory.stopReason).toBe('completed');
   });
 
-  test('a turn cut at maxNewTokens is max_tokens, at exactly the response limit too', async () => {
+  test('a turn truncated at maxNewTokens ends with max_tokens, also at exactly the response limit', async () => {
     const sampling = {
       temperature: 1,
       topK: 0,
@@ -164,7 +164,7 @@ describe('every limit has its stop reason', () => {
     expect(engine.released).toEqual(['r1']);
   });
 
-  test('a loop of one\u2019s own that hangs, of a sample whose time ends while the model speaks, is left behind', async () => {
+  test('a user\u2019s loop that hangs is abandoned when its sample times out during generation', async () => {
     class SlowEngine extends ScriptedTurns {
       override async generate(request: GenerateRequest): Promise<Generation> {
         const generation = await super.generate(request);
@@ -301,7 +301,7 @@ describe('hostile tools and calls', () => {
     expect(tokenizer.decode(given)).toContain('<|im_end|><|im_start|>assistant #### 9 \ufffd');
   });
 
-  test('malformed calls, unknown tools and wrong arguments are told to the model', async () => {
+  test('malformed calls, unknown tools and wrong arguments are reported to the model', async () => {
     const bad = '<tool_call>{"name":</tool_call><tool_call>{"name":"python","arguments":{}}</tool_call>';
     const { messages, trajectory } = await run([bad, CALL, '#### 42']);
     expect(messages.slice(1, 3).map(({ content }) => content)).toEqual([
@@ -324,7 +324,7 @@ test('data.truncation, by tokens of the rendered prompt: left keeps the last, ri
   await expect(promptIds('error', 9)).rejects.toThrow(`has a prompt of ${whole.length} tokens, but at most 9 fit`);
 });
 
-test('a log of tokens has each value at its token, and takes back what was added', () => {
+test('a token log keeps each value at its token, and can be truncated', () => {
   const log = new TokenLog();
   log.push({ responseIds: [7, 8] });
   log.draw({ tokenIds: Uint32Array.of(1, 2), logProbs: Float32Array.of(-1, -2), weightVersions: Uint32Array.of(3, 4) });

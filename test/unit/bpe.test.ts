@@ -10,8 +10,8 @@ const train = (texts: string[], vocabSize: number, maxWords: number) =>
 
 describe('trainBpe', () => {
   test('merges of the textbook example, by frequency and then code-point order', () => {
-    // Pairs of "low" x 5, "lower" x 2, "newest" x 6, "widest" x 3 (Sennrich et al., section 3.2): es 9, then est 9,
-    // then lo 7 before ow 7? No: "l o" and "o w" both 7, and "l" sorts first.
+    // Pairs of "low" x 5, "lower" x 2, "newest" x 6, "widest" x 3 (Sennrich et al., section 3.2): es 9, then est 9. Next, "l o" and "o w"
+    // both have 7, and "l" sorts first.
     const words = [...Array<string>(5).fill('low'), ...Array<string>(2).fill('lower')];
     const more = [...Array<string>(6).fill('newest'), ...Array<string>(3).fill('widest')];
     const { model } = train([...words, ...more], 257 + 5, 0);
@@ -39,7 +39,7 @@ describe('trainBpe', () => {
     expect(JSON.stringify(first)).toBe(JSON.stringify(train(['the cat and the hat', 'the end'], 280, 5)));
   });
 
-  test('in pieces it is the same, and others have their turn after each text and each merge', async () => {
+  test('training in pieces gives the same result, and yields after each text and each merge', async () => {
     const texts = ['the cat and the hat', 'the end', 'then a hat ends'];
     const options = { vocabSize: 280, maxWords: 5, specialTokens: [{ content: '<eos>', special: true }] };
     let [turns, ended] = [0, false];

@@ -56,7 +56,7 @@ describe('calculator', () => {
     let compared = 0;
     for (let i = 0; i < 500; i++) {
       const text = build(3);
-      // Blanks keep JavaScript from reading "--".
+      // Blanks prevent JavaScript from reading "--" as an operator.
       const value = new Function(`return ${text.replaceAll('-', ' - ')}`)() as number;
       if (!Number.isFinite(value) || text.length > 200) continue;
       expect(calculate(text), text).toBe(String(Math.round(value * 100) / 100 || 0));
@@ -65,7 +65,7 @@ describe('calculator', () => {
     expect(compared).toBeGreaterThan(400);
   });
 
-  test('as a tool it reads the argument "expression", whatever it is', () => {
+  test('as a tool it reads the argument "expression", whatever its type', () => {
     const context = {
       sampleId: 's',
       problem: trainProblem(0, 1),

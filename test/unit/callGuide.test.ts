@@ -1,4 +1,4 @@
-/** Constrained tool calls: the language of a call, the tokens that may come next, and the scheduler with both. */
+/** Tests constrained tool calls: the grammar of a call, the tokens that can come next, and the scheduler with both. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -52,7 +52,7 @@ const automata = {
   llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
 };
 
-/** True if a text is a whole call's rest; of Llama 3, a whole turn. */
+/** True if a text is the complete rest of a call; for Llama 3, a complete turn. */
 function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
   const automaton = automata[format];
   let state = automaton.start;
@@ -64,7 +64,7 @@ function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): bool
 }
 const call = (name: string, args: string) => `{"name": "${name}", "arguments": ${args}}</tool_call>`;
 
-describe('the language of a call', () => {
+describe('the grammar of a call', () => {
   test.each([
     call('search', '{"query": "x"}'),
     call('search', '{"query": "x", "top": 9}'),
@@ -156,7 +156,7 @@ describe('the language of a Qwen3-coder call', () => {
     ['JSON', call('stop', '{}')],
   ])('has not %s', (_, body) => expect(accepts(body, 'qwen3_coder')).toBe(false));
 
-  test('what its names cannot write is refused in a sentence', () => {
+  test('names that the format cannot write are refused with one error message', () => {
     const grammar = (tool: Tool) => new ByteAutomaton(toolCallGrammar([tool], 'qwen3_coder'));
     expect(() => grammar(toolOf('a b', {}))).toThrow('Tool "a b": the name "a b" has ">" or a space');
     const tags = { x: { type: 'string', enum: ['</a'] } };
@@ -195,7 +195,7 @@ describe('the language of a GLM call', () => {
     ['half a call', 'stop'],
   ])('has not %s', (_, body) => expect(accepts(body, 'glm')).toBe(false));
 
-  test('a name that it cannot write is refused in a sentence', () => {
+  test('a name that the format cannot write is refused with one error message', () => {
     expect(() => toolCallGrammar([toolOf('a<b', {})], 'glm')).toThrow('Tool "a<b": the name "a<b" has "<" or a space');
   });
 });
@@ -225,16 +225,16 @@ describe('the language of a Llama 3 turn', () => {
 });
 
 const vocabulary = vocabularyOf(JSON.parse(readFileSync('checkpoints/gsm8k-tool/tokenizer.json', 'utf8')) as unknown);
-const V = tokenizer.vocabSize + 8; // a model's embedding may have rows that no token has
+const V = tokenizer.vocabSize + 8; // a model's embedding can have rows without a token
 const [TAG] = tokenizer.encode('<tool_call>');
 const EOS = tokenizer.eosTokenIds[0];
 const tokensIn = (mask: Uint32Array | undefined) =>
   Array.from({ length: V }, (_, t) => t).filter((t) => !mask || (mask[t >>> 5] >>> (t & 31)) & 1);
 
-describe('tokens that may come next', () => {
+describe('tokens that can come next', () => {
   const guide = new CallGuide(callable, vocabulary, V);
 
-  test('are all of them in free text, and in a call those that do not break it', () => {
+  test('all tokens are allowed in free text, and in a call those that keep it valid', () => {
     expect(guide.mask(guide.start, 1000)).toBeUndefined();
     const r = rng(4);
     let state = guide.after(guide.start, TAG);
@@ -254,7 +254,7 @@ describe('tokens that may come next', () => {
     }
   });
 
-  test.each([16, 20, 30, 80])('drawn at random with %i tokens left, a call is valid and complete', (left) => {
+  test.each([16, 20, 30, 80])('sampled at random with %i tokens left, a call is valid and complete', (left) => {
     const r = rng(left);
     const names = new Set<string>();
     for (let sample = 0; sample < 60; sample++) {
@@ -303,7 +303,7 @@ describe('tokens that may come next', () => {
     expect(names.size).toBe(TOOLS.length);
   });
 
-  test('are seldom one alone: a text can be cut into tokens in many ways', () => {
+  test('more than one token is usually allowed, because a text has many tokenisations', () => {
     const { name, parameters } = calculator;
     const one = new CallGuide([{ name, parameters }], vocabulary, V);
     let state = one.start;
@@ -323,13 +323,13 @@ describe('tokens that may come next', () => {
     expect(Math.max(...runs.map(({ length }) => length))).toBe(3);
   });
 
-  test('begin no call that cannot be ended, and are the usual ones where it is too late anyway', () => {
+  test('no call is started that cannot be ended; if one is too late to end, all tokens are allowed', () => {
     expect(tokensIn(guide.mask(guide.start, 3))).not.toContain(TAG);
     const state = guide.after(guide.start, TAG);
     expect(guide.mask(state, 1)).toEqual(guide.mask(state, 1000));
   });
 
-  test('a vocabulary that cannot write a call is told apart', () => {
+  test('a vocabulary that cannot write a call is detected', () => {
     const letters = { bytes: Uint8Array.of(0x61, 0x3c), starts: Uint32Array.of(0, 1, 2) };
     const tag = { bytes: new TextEncoder().encode('<tool_call>a'), starts: Uint32Array.of(0, 11, 12) };
     expect(new CallGuide(callable, letters, 2).mask(0, 9)).toBeUndefined();
@@ -395,7 +395,7 @@ describe('scheduler', () => {
   );
 });
 
-test('an agent loop asks for it only where there are tools', async () => {
+test('an agent loop requests constraints only if there are tools', async () => {
   const ask = async (tools: Tool[], constrainToolCalls: boolean) => {
     const engine = new ScriptedTurns(['#### 1']);
     await run([], { engine, tools, constrainToolCalls });
@@ -407,7 +407,7 @@ test('an agent loop asks for it only where there are tools', async () => {
   expect(await ask([], true)).toBeUndefined();
 });
 
-test('a parser that does not say what its calls look like cannot be constrained; one that does asks for that format', async () => {
+test('only a parser that names its call format can be constrained, to that format', async () => {
   const own: ToolParser = (text, tools) => parseLlama3Json(text, tools);
   const input = { tools: [calculator], constrainToolCalls: true, toolParser: own };
   await expect(run([], { ...input, engine: new ScriptedTurns(['#### 1']) })).rejects.toThrow(

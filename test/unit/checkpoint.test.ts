@@ -27,7 +27,7 @@ const from =
     Promise.resolve(files.get(path));
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** A saved checkpoint with some files replaced; undefined removes one. */
+/** Returns a saved checkpoint with some files replaced; undefined removes one. */
 function saved(changes: Record<string, Uint8Array | undefined> = {}): Map<string, Uint8Array> {
   const files: Map<string, Uint8Array> = saveCheckpoint({ config: CONFIG, weights: weights() });
   for (const [name, bytes] of Object.entries(changes)) {
@@ -64,13 +64,13 @@ test('save, then load: the same checkpoint', async () => {
   expect(Object.keys(await loadCheckpoint(from(saved())))).toEqual(['config', 'sourceFiles', 'weights']);
 });
 
-test('a chat template in a file of its own', async () => {
+test('a chat template in a separate file', async () => {
   const files = saved({ 'chat_template.jinja': text('hello'), 'tokenizer_config.json': text('{"eos_token":"e"}') });
   expect((await loadCheckpoint(from(files))).tokenizerConfigJson).toEqual({ eos_token: 'e', chat_template: 'hello' });
 });
 
-describe('what stands beside the weights', () => {
-  /** As another program spaces and orders it; bos_token_id is null and eos_token_id a list on purpose. */
+describe('files next to the weights', () => {
+  /** Spaced and ordered as another program would. bos_token_id is null and eos_token_id a list on purpose. */
   const CONFIG_JSON = `{"model_type": "qwen2", "vocab_size": 13, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": true, "eos_token_id": [3, 4], "bos_token_id": null,
     "use_cache": true, "dtype": "bfloat16", "auto_map": {"AutoModel": "own.py"}, "my_key": {"a": 1}}`;
@@ -117,7 +117,7 @@ describe('what stands beside the weights', () => {
     expect(await refusal(source({ 'generation_config.json': json }))).toContain(message),
   );
 
-  test('is saved again byte for byte, and config.json keeps what is still true', async () => {
+  test('files are saved again byte for byte, and config.json keeps the keys that still hold', async () => {
     const checkpoint = await loadCheckpoint(from(source()));
     const files = saveCheckpoint(checkpoint, 'F16');
     for (const [name, content] of Object.entries(BESIDE)) expect(textOf(files, name), name).toBe(content);
@@ -134,7 +134,7 @@ describe('what stands beside the weights', () => {
     expect((await loadCheckpoint(from(files))).config).toEqual(checkpoint.config);
   });
 
-  test('beside an adapter too, but for config.json', async () => {
+  test('files are kept next to an adapter too, except config.json', async () => {
     const { weights: _, ...base } = await loadCheckpoint(from(source()));
     const adapter = { lora: { ...LORA }, tensors: new Map(), baseModel: 'org/base' };
     const trainer = { state: { step: 1, problems: 1, updates: 1 }, weights: new Map(), optimizer: new Map() };
@@ -172,7 +172,7 @@ describe('what stands beside the weights', () => {
     expect(json).not.toHaveProperty('bos_token_id');
   });
 
-  test('a second template in a file of its own is read, and saved with the first', async () => {
+  test('a second template in a separate file is read, and saved with the first', async () => {
     const files = source({ 'additional_chat_templates/tool_use.jinja': 'tools' });
     const checkpoint = await loadCheckpoint(from(files));
     const chat_template = [
@@ -185,7 +185,7 @@ describe('what stands beside the weights', () => {
   });
 });
 
-/** The saved weights in two shards with an index. */
+/** Returns the saved weights in two shards with an index. */
 function sharded(): Map<string, Uint8Array> {
   const all = [...weights()];
   const parts = [all.slice(0, 5), all.slice(5)];
@@ -300,7 +300,7 @@ test('an HTML page is neither template nor JSON', async () => {
   expect(await refusal(saved({ 'tokenizer.json': text('\n<html>') }))).toMatch(/^tokenizer\.json is an HTML page: /);
 });
 
-/** A server that answers for what it does not have with 404, or as development servers do with its start page. */
+/** Starts a server that answers requests for missing files with 404, or with its start page like development servers do. */
 function serve(files: Map<string, Uint8Array>, missing: 'page' | 404): void {
   vi.stubGlobal('fetch', async (url: string) => {
     const bytes = files.get(url.replace('http://host/model/', ''));

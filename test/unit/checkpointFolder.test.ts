@@ -1,4 +1,6 @@
-/** Checkpoints and the disk below them: what is damaged is refused by name, what is half-done is ended, what fails is a sentence. */
+/**
+ * Tests checkpoints and the disk: damaged ones are refused by name, incomplete work is finished or removed, and errors are clear messages.
+ */
 
 import * as promises from 'node:fs/promises';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -55,7 +57,7 @@ const save = (step: number) =>
     ),
   );
 
-/** Changes one bit of a file's byte. */
+/** Flips one bit of a byte of a file. */
 function flip(path: string, at: number): void {
   const bytes = readFileSync(path);
   bytes[at] ^= 1;
@@ -65,7 +67,7 @@ function flip(path: string, at: number): void {
 const configOf = (trainer: object) =>
   resolveTrainConfig({ name: 'run', model: { path: 'x' }, trainer: { defaultLocalDir: root, ...trainer } });
 
-test('a damaged checkpoint is refused by file and by name; the newest whole one is taken, and it is said', async () => {
+test('a damaged checkpoint is refused by file and name; the newest intact one is used, with a message', async () => {
   for (const step of [1, 2, 3]) await save(step);
   flip(`${folderOf(3)}/optimizer.safetensors`, 200);
   rmSync(`${folderOf(2)}/trainer_state.json`);
@@ -85,13 +87,13 @@ test('a damaged checkpoint is refused by file and by name; the newest whole one 
   await expect(
     checkpointToResume(configOf({ resumeMode: 'resume_path', resumeFromPath: folderOf(3) })),
   ).rejects.toThrow(new RegExp(`^trainer\\.resumeFromPath: .*damaged.* that is whole is ${folderOf(1)}\\.$`));
-  // The model of step 3 is whole; that of step 2 as well, but for a file that a model does not read.
+  // The model of step 3 is intact. So is that of step 2, except a file that a model does not read.
   expect(await newestCheckpoint(disk, run)).toBe(folderOf(3));
   flip(`${folderOf(3)}/model.safetensors`, 5000);
   await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has another content/);
 });
 
-test('where no checkpoint is whole, a run does not begin again in its place', async () => {
+test('if no checkpoint is intact, a run does not restart in its place', async () => {
   await save(1);
   writeFileSync(`${folderOf(1)}/manifest.json`, '{"format": 1, "files": {}}');
   await expect(checkpointToResume(configOf({ resumeMode: 'auto' }))).rejects.toThrow(
@@ -99,7 +101,7 @@ test('where no checkpoint is whole, a run does not begin again in its place', as
   );
 });
 
-test('a file that was changed on purpose says what to do, and a folder without a manifest that it is not checked', async () => {
+test('the error for a changed file says what to do; a folder without a manifest is reported as unchecked', async () => {
   await save(1);
   const path = `${folderOf(1)}/config.json`;
   writeFileSync(
@@ -119,7 +121,7 @@ test('a file that was changed on purpose says what to do, and a folder without a
   ]);
 });
 
-test('what stands beside the weights is there again after merge and export, and in a checkpoint of training', async () => {
+test('files next to the weights are kept by merge, by export, and in checkpoints of training', async () => {
   const [source, out] = [join(root, 'source'), join(root, 'merged')];
   await writeCheckpoint(
     disk,
@@ -160,7 +162,7 @@ test('the same checkpoint is not written twice, and a damaged one is replaced', 
   expect(await newestCheckpoint(disk, run, 'trainer')).toBe(folderOf(1));
 });
 
-test('a folder that is replaced is there at every operation, and tidy ends what was begun', async () => {
+test('a replaced folder exists at every operation, and tidy finishes the replacement', async () => {
   const content = (value: string) =>
     new Map([
       ['a', value],
@@ -179,7 +181,7 @@ test('a folder that is replaced is there at every operation, and tidy ends what 
         join(root, `${fault}-${k}`),
         'trainer',
       ).catch(() => '');
-      expect(newest).toBeUndefined(); // no trainer's: nothing is taken for one
+      expect(newest).toBeUndefined(); // no trainer's checkpoint, so it is not used as one
       await disk.tidy(join(root, `${fault}-${k}`));
       expect(readdirSync(join(root, `${fault}-${k}`, 'checkpoints'))).toEqual(['step-8']);
       expect(['before', 'after']).toContain(readFileSync(join(path, 'a'), 'utf8'));
@@ -203,7 +205,7 @@ test('tidy clears temporaries in all folders, and nothing else', async () => {
   );
   expect(left.sort()).toEqual([...keep, 'checkpoints/step-9/a'].sort());
   for (const name of [...clear, ...old]) expect(existsSync(join(run, name))).toBe(false);
-  expect(readFileSync(join(run, 'checkpoints/step-1/a'), 'utf8')).toBe(keep[2]); // the new one stays, the old one goes
+  expect(readFileSync(join(run, 'checkpoints/step-1/a'), 'utf8')).toBe(keep[2]); // the new file stays, the old one is deleted
 });
 
 describe('errors of the disk', () => {
@@ -242,7 +244,7 @@ describe('errors of the disk', () => {
     }
   });
 
-  test('of the real disk: a file in place of a folder, a long name, a folder in place of a file', async () => {
+  test('errors of the real disk: a file instead of a folder, a long name, a folder instead of a file', async () => {
     writeFileSync(run, 'a file');
     await expect(disk.write(`${run}/checkpoints/x`, '')).rejects.toThrow(
       /^Cannot write .*: (a part of its path is a file|there is a file in its place)/,
@@ -250,10 +252,10 @@ describe('errors of the disk', () => {
     await expect(disk.write(join(root, 'x'.repeat(300)), '')).rejects.toThrow(/the name is too long/);
     mkdirSync(join(root, 'folder'));
     await expect(disk.write(join(root, 'folder'), '')).rejects.toThrow(/^Cannot write .*folder: /);
-    expect(readdirSync(root).sort()).toEqual(['folder', 'run']); // and no temporary
+    expect(readdirSync(root).sort()).toEqual(['folder', 'run']); // and no temporary files
   });
 
-  test('a full disk leaves no temporary, and what was there', async () => {
+  test('a full disk leaves no temporary files, and keeps the existing ones', async () => {
     await save(1);
     const before = readdirSync(`${run}/checkpoints`);
     for (let k = 0; k < 12; k++) {
@@ -261,13 +263,13 @@ describe('errors of the disk', () => {
       await files
         .writeFolder(folderOf(1), new Map([['a', 'after']]))
         .catch((error: unknown) => expect(error).toBeInstanceOf(InputError));
-      if (existsSync(`${folderOf(1)}/a`)) break; // it failed after all was in its place, or not at all
+      if (existsSync(`${folderOf(1)}/a`)) break; // either it failed after everything was in place, or not at all
       expect(readdirSync(`${run}/checkpoints`)).toEqual(before);
       await loadTrainerCheckpoint(disk, folderOf(1));
     }
   });
 
-  test('a checkpoint that does not fit is refused before it is begun', async () => {
+  test('a checkpoint that does not fit is refused before it is written', async () => {
     const full = { ...disk, free: () => Promise.resolve(1000) };
     await expect(expectRoom(full, run, 3_000_000)).rejects.toThrow(
       /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there; free some, or/,
@@ -278,7 +280,7 @@ describe('errors of the disk', () => {
   });
 });
 
-test('a state is believed only where a run can have written it', () => {
+test('a state is accepted only if a run can have written it', () => {
   const parse = (state: object) => () => parseTrainerState(JSON.stringify(state), 'f', 8);
   const good = { step: 8, problems: 2, updates: 3 };
   const more = {
@@ -299,7 +301,7 @@ test('a state is believed only where a run can have written it', () => {
   expect(parse({ ...good, stpe: 1 })).toThrow('f: "stpe" is not known');
 });
 
-test('optimizer states that no optimizer has', () => {
+test('impossible optimizer states are refused', () => {
   const wrong = (edit: (tensors: ReturnType<typeof optimizer>) => void) => () => {
     const tensors = optimizer();
     edit(tensors);
@@ -318,7 +320,7 @@ test('optimizer states that no optimizer has', () => {
   );
 });
 
-test('states of parts that no part wrote', () => {
+test('impossible states of other parts are refused', () => {
   const sampler = new DifficultySampler(configOf({}), 4);
   sampler.restore([[3, 0.5]]);
   for (const state of [null, {}, [[4, 0]], [[0, null]], [[-1, 0]], [['0', 0]], [0]]) {
@@ -329,7 +331,7 @@ test('states of parts that no part wrote', () => {
     expect(() => new ReplayBuffer(2).restore(state)).toThrow(InputError);
 });
 
-test('every file damaged in every way: noticed, and the run folder unchanged', async () => {
+test('every kind of damage to every file is detected, and the run folder stays unchanged', async () => {
   const rows = await damage.run({ seed: 7, full: false, say: () => undefined });
   expect(rows.flatMap(({ failures }) => failures)).toEqual([]);
 }, 120_000);

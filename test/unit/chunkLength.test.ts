@@ -1,18 +1,21 @@
-/** Decode steps between two read-backs, by what they cost: rows decoded for nothing against a device that waits. */
+/** Tests the number of decode steps between two read-backs: a cost balance of rows decoded in vain and time that the device waits. */
 import { expect, test } from 'vitest';
 import { ChunkLength } from '../../src/rollout/server/chunkLength.ts';
 import { rng } from '../random.ts';
 
 const SEQUENCES = 100;
 
-/** A device whose steps take `stepMs` and wait `hostMs` for the host after a read-back; a sequence ends in a step with chance `endRate`. */
+/**
+ * A device whose steps take `stepMs` and that waits `hostMs` for the host after a read-back. A sequence ends in a step with probability
+ * `endRate`.
+ */
 interface Load {
   stepMs: number;
   hostMs: number;
   endRate: number;
 }
 
-/** Has seen so many passes of one step under a load. */
+/** Returns a ChunkLength that has observed `passes` passes of one step under a load. */
 function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   const chunk = new ChunkLength();
   for (let i = 0; i < passes; i++) {
@@ -23,10 +26,10 @@ function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   return chunk;
 }
 
-/** Tokens left of sequences far from their limits. */
+/** Returns the remaining tokens of sequences far from their limits. */
 const far = (n = SEQUENCES, tokens = 1000) => Array.from({ length: n }, () => tokens);
 
-/** Runs 2000 passes of a batch that is always full; `fixed` steps each, or as many as ChunkLength says. */
+/** Runs 2000 passes of a batch that is always full, with `fixed` steps each, or as many as ChunkLength chooses. */
 function simulate(
   { stepMs, hostMs, endRate }: Load,
   fixed?: number,
@@ -38,7 +41,7 @@ function simulate(
     const steps = fixed ?? chunk.next(far());
     let ended = 0;
     for (let i = 0; i < SEQUENCES; i++) {
-      // The step after which a sequence ends is geometric.
+      // The step in which a sequence ends has a geometric distribution.
       const lives = 1 + Math.floor(Math.log(1 - r.uniform()) / Math.log(1 - endRate));
       if (lives <= steps) ended++;
       if (pass >= 200) wasted += Math.max(0, steps - lives);
@@ -63,7 +66,7 @@ test.each(LOADS)('a full batch wastes less than 5% of its rows: %o', (load) => {
   expect(wasted).toBeLessThan(0.05);
 });
 
-test('where ends are rare, a token takes at most a tenth longer than with the best fixed number of steps', () => {
+test('if ends are rare, a token takes at most a tenth longer than with the best fixed number of steps', () => {
   for (const hostMs of [1, 5, 20]) {
     const load = { stepMs: 5, hostMs, endRate: 0.0005 };
     const fixed = Array.from({ length: 32 }, (_, i) => simulate(load, i + 1).msPerToken);
@@ -96,7 +99,7 @@ test('the more sequences end, the fewer steps; at least one, however many end', 
   expect(steps[0]).toBeGreaterThan(10);
 });
 
-test('limits are known beforehand: no 5% of the rows are past them, whatever the wait', () => {
+test('limits are known in advance, so less than 5% of the rows exceed them, however long the wait', () => {
   for (const passInFlight of [false, true]) {
     const chunk = seen({ stepMs: 1, hostMs: 50, endRate: 0.0001 });
     for (const left of [far(SEQUENCES, 3), [...far(90), ...far(10, 1)], [1, 40, 40], [2]]) {
@@ -109,7 +112,7 @@ test('limits are known beforehand: no 5% of the rows are past them, whatever the
   }
 });
 
-test('few sequences at the end of a training step may waste more of themselves, but no step past their limits', () => {
+test('the last few sequences of a training step can waste more rows, but no step beyond their limits', () => {
   const chunk = seen({ stepMs: 1, hostMs: 2, endRate: 0.1 });
   expect(chunk.next(far(5))).toBeGreaterThan(chunk.next(far()));
   expect(chunk.next(far(5, 2))).toBe(2);
@@ -124,14 +127,14 @@ test('with a pass in flight a chunk covers the wait for the host, and is no long
   }
 });
 
-test('with a pass in flight an end wastes what is left of its chunk and the next one: together less than 5% of a full batch', () => {
+test('with a pass in flight an end wastes the rest of its chunk and the next one, together less than 5% of a full batch', () => {
   for (const endRate of [0.001, 0.004, 0.01]) {
     const steps = seen({ stepMs: 1, hostMs: 30, endRate }).next(far(), true);
     expect(endRate * ((steps - 1) / 2 + steps)).toBeLessThan(0.05);
   }
 });
 
-test('starting ahead pays for short steps, for long waits and for few ends, and less beside a software adapter', () => {
+test('starting ahead pays for short steps, long waits and few ends, and less on a software adapter', () => {
   const pays = (load: Partial<Load>, isSoftware = false) =>
     seen({ stepMs: 10, hostMs: 3, endRate: 0.1, ...load }).paysToStartAhead(isSoftware);
   const flips = (answers: boolean[]) => [

@@ -59,7 +59,7 @@ const rollout = (step: number, content: string): LoggedRollout => ({
   ],
 });
 
-test('flags, overrides and files are told apart', () => {
+test('flags, overrides and files are distinguished', () => {
   const specs = { json: { help: '' }, model: { value: 'FOLDER', help: '' } };
   const args = readArgs(['a.yaml', 'actor.optim.lr=1e-4', '--json', '--model', 'm=1/x'], specs);
   expect(args.positionals).toEqual(['a.yaml']);
@@ -70,7 +70,7 @@ test('flags, overrides and files are told apart', () => {
   expect(() => readArgs(['--model'], specs)).toThrow(InputError);
 });
 
-test('files: one sentence when they cannot be read, whole when written', async () => {
+test('files: one error message if they cannot be read, and written completely or not at all', async () => {
   const folder = temporary();
   await writeWhole(join(folder, 'a', 'b.json'), '{"x": 1');
   await expect(readJsonFile(join(folder, 'a', 'b.json'))).rejects.toThrow(/b\.json is not JSON: /);
@@ -92,12 +92,12 @@ test('files: one sentence when they cannot be read, whole when written', async (
   expect(readdirSync(folder).sort()).toEqual(['a', 'ckpt']);
 });
 
-test('an earlier run is kept, and a resumed one drops what it does again', async () => {
+test('an earlier run is kept, and a resumed run drops the steps that it repeats', async () => {
   const path = join(temporary(), 'run');
   const first = await RunFolder.create(disk, path, { seed: 1 });
   expect(first.moved).toBeUndefined();
   for (const metrics of HISTORY) await first.folder.appendMetrics(metrics);
-  appendFileSync(join(path, 'metrics.jsonl'), '{"training/global_step": 4, "cut'); // killed while writing
+  appendFileSync(join(path, 'metrics.jsonl'), '{"training/global_step": 4, "cut'); // killed during a write
   expect(await first.folder.metrics()).toEqual(HISTORY);
   const resumed = await RunFolder.reopen(disk, path, 2, { seed: 1 });
   expect((await resumed.metrics()).map((m) => m['training/global_step'])).toEqual([0, 1, 2]);
@@ -107,7 +107,7 @@ test('an earlier run is kept, and a resumed one drops what it does again', async
   expect(readFileSync(join(`${path}-2`, 'config.yaml'), 'utf8')).toBe('seed: 2\n');
 });
 
-test('the summary counts each step once and keeps before apart from after', () => {
+test('the summary counts each step once, and separates values before and after', () => {
   const summary = summarizeRun(HISTORY);
   expect(summary).toMatchObject({ steps: 3, tokensGenerated: 300, tokensTrained: 270 });
   expect(summary.passAt1).toEqual({ before: 0.25, after: 0.75 });
@@ -117,7 +117,7 @@ test('the summary counts each step once and keeps before apart from after', () =
   expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
 });
 
-test('what an algorithm comes to is said in full, what is off is not', () => {
+test('the line about the algorithm has everything that is on, and nothing that is off', () => {
   const said = (algorithm: object, actor = {}) =>
     resolvedAlgorithm(
       resolveTrainConfig({
@@ -137,7 +137,7 @@ test('what an algorithm comes to is said in full, what is off is not', () => {
 });
 
 test('the progress line', () => {
-  expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 a step, 6 to go
+  expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 per step, 6 steps left
   expect(timeLeft([before], 9)).toBeNaN();
   expect(passAt1(HISTORY[3])).toBe(0.75);
   expect(stepLine(line(1), 9, 0.25, 125)).toBe(
@@ -167,7 +167,7 @@ test('progress: on a terminal in one line, in a log after 30 s without a line', 
   ]);
 });
 
-test('the report stands alone and cannot be broken out of', async () => {
+test('the report needs no other file, and its data cannot contain markup', async () => {
   const { folder } = await RunFolder.create(disk, join(temporary(), 'a<b'), { note: '</script>' });
   for (const metrics of HISTORY) await folder.appendMetrics(metrics);
   await folder.writeRollouts(1, [rollout(1, '<script>alert(1)</script>')]);
@@ -186,7 +186,7 @@ test('the report stands alone and cannot be broken out of', async () => {
   expect(data.rollouts[0].rollouts).toEqual([rollout(1, '<script>alert(1)</script>')]);
 });
 
-test('charts leave out what a run has not measured', () => {
+test('charts omit metrics that a run has not measured', () => {
   const charts = chartData(HISTORY);
   expect(charts.map(({ title }) => title)).not.toContain('gradient norm');
   expect(charts[0]).toEqual({
@@ -219,7 +219,7 @@ test('docs/reference/cli.md is the table of commands', async () => {
   for (const name of commands) expect((await webgrpo(['help', name])).stdout).toMatch(`webgrpo ${name}: `);
 });
 
-test('docs/reference/config.md is what the schemas say', () => {
+test('docs/reference/config.md equals the text of the schemas', () => {
   expect(
     readFileSync('docs/reference/config.md', 'utf8'),
     'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md',
@@ -238,7 +238,7 @@ test('config lists the keys of every command that reads a YAML', () => {
   expect(configText('trainer').text.match(/trainer\.totalTrainingSteps/g)).toHaveLength(2);
 });
 
-test('what to type next fits how the program was started', () => {
+test('suggested commands fit how the program was started', () => {
   expect(startedAs({ WEBGRPO_STARTED_AS: 'npm run -s webgrpo --' }, '/cache/bundle/main.js')).toBe(
     'npm run -s webgrpo --',
   );
@@ -283,7 +283,7 @@ test('a run installs no peer of the tests or the benchmark, and neither linters 
   expect(forRuns.filter((path) => heavy.test(path))).toEqual([]);
 });
 
-test('recipes and models of the package are found from any folder, after those that lie there', () => {
+test('recipes and models of the package are found from any folder; files of the folder come first', () => {
   const [root, here] = [process.cwd(), temporary()];
   try {
     process.chdir(here);
@@ -309,7 +309,7 @@ test("a chat template of a file replaces the tokenizer's, so that checkpoints ar
   expect(await withChatTemplate(model, undefined)).toBe(model);
 });
 
-test('answers of evaluations lie beside the rollouts and in the report', async () => {
+test('answers of evaluations are stored next to the rollouts and shown in the report', async () => {
   const { folder } = await RunFolder.create(disk, join(temporary(), 'run'), { name: 'x' });
   const answer = { step: 5, messages: [], problem: 'held-out-1' } as unknown as LoggedRollout;
   await folder.writeValRollouts(5, [answer]);
@@ -321,7 +321,7 @@ test('answers of evaluations lie beside the rollouts and in the report', async (
   expect(report.valRollouts).toMatchObject([{ step: 5, rollouts: [answer] }]);
 });
 
-test('a sentence stays on one line and readable, whatever it quotes', () => {
+test('a message stays on one line and readable, whatever it quotes', () => {
   expect(oneLine('Cannot read a\n\0b\x1b[31m: no such file.')).toBe(
     'Cannot read a\\n\\u0000b\\u001b[31m: no such file.',
   );

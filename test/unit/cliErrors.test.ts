@@ -1,4 +1,4 @@
-/** Bad input: exit code 2, one sentence, nothing on standard output, nothing written. */
+/** Tests bad input: exit code 2, one error message, nothing on standard output, nothing written. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ const runs = join(folder, 'runs');
 let built: Promise<string> | undefined;
 const bin = async () => join(await (built ??= bundle(process.cwd())), 'bin.js');
 
-/** A copy of a tiny checkpoint with the task's tokenizer beside it. */
+/** Copies a tiny checkpoint and adds the task's tokenizer. */
 function checkpoint(name: string): string {
   const path = join(folder, name);
   cpSync('test/fixtures/tiny-qwen2', path, { recursive: true });
@@ -54,7 +54,7 @@ test('no config at all', () => refused(['train'], /^Which config\? /));
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
 
-test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', async () => {
+test('a path to resume from that is missing, empty, or not a checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
   await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
   await refused(
@@ -105,7 +105,7 @@ test('a checkpoint whose tensors do not fit its config names the tensor', async 
   await refused(['train', CONFIG, `model.path=${path}`], /tensor "model\.layers\.0\.mlp\.\w+\.weight" has shape/);
 });
 
-test('a checkpoint that is cut short', async () => {
+test('a truncated checkpoint', async () => {
   const path = checkpoint('c');
   const bytes = readFileSync(join(path, 'model.safetensors'));
   writeFileSync(join(path, 'model.safetensors'), bytes.subarray(0, bytes.length - 100));
@@ -117,13 +117,13 @@ test('a tokenizer with more tokens than the model has rows', async () => {
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 
-test('a prompt longer than the limit, before anything is made', () =>
+test('a prompt longer than the limit is refused before anything is created', () =>
   refused(
     ['train', CONFIG, 'data.maxPromptLength=24'],
     /^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /,
   ));
 
-/** A process of its own without a Vulkan driver. */
+/** Runs a separate process without a Vulkan driver. */
 function withoutAdapter(script: string, ...args: string[]) {
   const child = spawn(process.execPath, [script, ...args], {
     env: { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' },
@@ -131,8 +131,8 @@ function withoutAdapter(script: string, ...args: string[]) {
   return Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
 }
 
-// Only Vulkan reads the variable: elsewhere a GPU is found all the same.
-test.runIf(process.platform === 'linux')('a driver that is not there', async () => {
+// Only Vulkan reads the variable; on other systems a GPU is found anyway.
+test.runIf(process.platform === 'linux')('a missing driver', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
   expect(status).toBe(2);
@@ -147,7 +147,7 @@ test.runIf(process.platform === 'linux').concurrent.each([
   const own = join(folder, command);
   const settings = words.some((word) => word.endsWith('.yaml')) ? [`trainer.defaultLocalDir=${own}`] : [];
   const [stdout, stderr, [status]] = await withoutAdapter(await bin(), command, ...words, ...settings);
-  // Vulkan's loader has warnings of its own before it.
+  // Vulkan's loader prints its own warnings first.
   expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
   expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
   expect(stdout).toBe('');
@@ -167,10 +167,10 @@ test('help and version', async () => {
   ]);
 });
 
-test('a word for robustness that is none', () =>
+test('an invalid value for robustness', () =>
   refused(['train', CONFIG], /^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./, { WEBGRPO_ROBUSTNESS: 'no' }));
 
-test('a result for programs stands alone on standard output', async () => {
+test('a result for programs is the only text on standard output', async () => {
   const { status, stdout } = await webgrpo(['config', 'trainer', '--json']);
   expect(status).toBe(0);
   expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');

@@ -1,4 +1,7 @@
-/** The client that learns, without a GPU: its shapes, what it continues from, what it refuses, and what it leaves behind. */
+/**
+ * Tests the training client without a GPU: its shapes, the sequences that calls continue, refused requests, and that nothing is left
+ * behind.
+ */
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type OpenAI from 'openai';
@@ -90,7 +93,7 @@ describe('completions', () => {
     expect(prompt).toEqual([...rollout.requests[0].contextIds]);
   });
 
-  test('a stream says the same in chunks, calls apart from content', async () => {
+  test('a stream has the same content in chunks, with calls separate from content', async () => {
     const { trainer, rollout } = talkingRun();
     rollout.says = () => `Let me see.\n${CALL}`;
     const params = { messages: QUESTION, tools: TOOLS, stream: true, stream_options: { include_usage: true } } as const;
@@ -107,7 +110,7 @@ describe('completions', () => {
   });
 });
 
-describe('what a call goes on from', () => {
+describe('what a call continues', () => {
   const again = async (change: (reply: MessageShape) => MessageShape[]) => {
     const run = talkingRun();
     const client = run.trainer.client();
@@ -116,20 +119,20 @@ describe('what a call goes on from', () => {
     return { ...run, client, rows: client.trajectory.rows() };
   };
 
-  test('the tokens of the reply, which are not encoded again', async () => {
+  test('a call continues the tokens of the reply, which are not encoded again', async () => {
     const { rows, rollout } = await again((reply) => [...QUESTION, reply, { role: 'user', content: 'Sure?' }]);
     const [first, second] = rollout.requests;
     const said = [...tokenizer.encode('Four.'), tokenizer.eosTokenIds[0]];
     const next = tokenizer.encodeContinuation([{ role: 'user', content: 'Sure?' }]);
     expect([...second.contextIds]).toEqual([...first.contextIds, ...said, ...next]);
-    expect(second.requestId).toBe(first.requestId); // its cache goes on
+    expect(second.requestId).toBe(first.requestId); // its cache is reused
     expect(rows).toHaveLength(1);
     const { mask, logProbs } = rows[0].trajectory;
     expect([...mask]).toEqual([...said.map(() => 1), ...[...next].map(() => 0), ...said.map(() => 1)]);
     mask.forEach((m, t) => expect(logProbs[t] < 0).toBe(m === 1));
   });
 
-  test('tool outputs go on from the call, whose arguments may be written anew', async () => {
+  test('tool outputs continue after the call, even if the client serialises its arguments differently', async () => {
     const { trainer, rollout } = talkingRun();
     rollout.says = ({ contextIds }) => (tokenizer.decode(contextIds).includes('<tool_call>') ? '4' : CALL);
     const client = trainer.client();
@@ -145,7 +148,7 @@ describe('what a call goes on from', () => {
     expect(client.trajectory.rows()).toHaveLength(1);
   });
 
-  test('tool outputs that the template leaves out are refused, others of it are not', async () => {
+  test('tool outputs that the template drops are refused, and others accepted', async () => {
     const turn = "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}";
     const chatTemplate = `{% for m in messages %}{% if m.role != 'tool' %}${turn}{% endif %}{% endfor %}`;
     const own = new ChatTokenizer(tokenizerJson, { eos_token: '<|im_end|>', chat_template: chatTemplate });
@@ -190,7 +193,7 @@ describe('what a call goes on from', () => {
     await trainer.close();
   });
 
-  test('other tools are a fork', async () => {
+  test('a call with other tools is a fork', async () => {
     const { trainer } = talkingRun();
     const client = trainer.client();
     const { choices } = await client.chat.completions.create({ messages: QUESTION, tools: TOOLS });
@@ -199,7 +202,7 @@ describe('what a call goes on from', () => {
     expect(client.trajectory.rows()).toHaveLength(2);
   });
 
-  test('an earlier reply that has gone on already shares its tokens as context', async () => {
+  test("a fork from an earlier reply shares the reply's tokens as context", async () => {
     const { client, rollout, rows } = await again((reply) => [...QUESTION, reply, { role: 'user', content: 'Sure?' }]);
     expect(rows).toHaveLength(1);
     const reply: MessageShape = { role: 'assistant', content: 'Four.' };
@@ -207,11 +210,11 @@ describe('what a call goes on from', () => {
     const [first, fork] = client.trajectory.rows().map(({ trajectory }) => trajectory);
     const drawn = tokenizer.encode('Four.').length + 1;
     expect([...fork.responseIds.slice(0, drawn)]).toEqual([...first.responseIds.slice(0, drawn)]);
-    expect([...fork.mask.slice(0, drawn)]).toEqual(Array(drawn).fill(0)); // trained where it was drawn
+    expect([...fork.mask.slice(0, drawn)]).toEqual(Array(drawn).fill(0)); // trained in the sequence in which it was sampled
     expect(rollout.requests[2].promptLength).toBe(rollout.requests[0].promptLength);
   });
 
-  test('a template that drops thoughts of earlier turns does not go on from them', async () => {
+  test('with a template that drops thoughts of earlier turns, calls do not continue them', async () => {
     const chatTemplate =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] if m.role == 'assistant' else m.content }}<|im_end|>\n" +
       '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
@@ -234,7 +237,7 @@ describe('what a call goes on from', () => {
     }
   });
 
-  test('two calls at once, one of them a fork', async () => {
+  test('of two concurrent calls one is a fork', async () => {
     const { trainer, rollout } = talkingRun();
     rollout.waits = () => true;
     const client = trainer.client();
@@ -260,7 +263,7 @@ test('rewards of turns are given in the order of the calls, also if one of them 
   expect(client.trajectory.result?.turns).toEqual([1, 4, 2]);
 });
 
-test('rows of a trajectory laid end to end: one reward, every drawn token once', async () => {
+test('rows of a trajectory have one reward, and every sampled token once', async () => {
   const { trainer } = talkingRun();
   const rewarded = async (calls: number) => {
     const client = trainer.client({ group: 'g' });
@@ -277,7 +280,7 @@ test('rows of a trajectory laid end to end: one reward, every drawn token once',
   const length = tokenizer.encode('Four.').length + 1;
   expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
   expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
-  // Three rows with a token that is not trained between two.
+  // Three rows with an untrained token between two of them.
   const row = Array<number>(length).fill(1);
   expect([...drawn![0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
   expect(metrics).toMatchObject({
@@ -309,7 +312,7 @@ describe('a checkpoint', () => {
   const SURE: MessageShape = { role: 'user', content: 'Sure?' };
   const vocabSize = tokenizer.vocabSize;
 
-  /** A complete group of two, and a group with an episode that has its reward and an open one: a reply, a fork, a call in flight. */
+  /** Saves a complete group of two, and a group with a rewarded and an open episode: a reply, a fork, a call in flight. */
   async function savedRun(limits: ClientLimits = {}) {
     const run = talkingRun({ limits });
     const { groups } = run.trainer;
@@ -332,7 +335,7 @@ describe('a checkpoint', () => {
     return { ...run, state, open: open.trajectory, end };
   }
 
-  test('has open episodes and those that wait: they go on from their tokens', async () => {
+  test('a checkpoint contains open and waiting episodes, which continue from their tokens', async () => {
     const { trainer, rollout, state, open, end } = await savedRun();
     const later = talkingRun({ limits: { outlives: true } });
     later.trainer.groups.restore(state, { vocabSize });
@@ -350,7 +353,7 @@ describe('a checkpoint', () => {
     expect([going.id, going.name]).toEqual([open.id, '/mine']);
     const request = readRequest({ messages: [...QUESTION, FOUR, SURE] }, groups.served);
     await going.call(request);
-    // As the call that was in flight: the same tokens, and the same random numbers.
+    // Like the call that was in flight: the same tokens, and the same random numbers.
     const { contextIds, key } = rollout.requests.at(-1)!;
     expect(later.rollout.requests).toMatchObject([{ contextIds, key }]);
     going.reward(1);
@@ -362,7 +365,7 @@ describe('a checkpoint', () => {
     await Promise.all([end(), later.trainer.close()]);
   });
 
-  test('whose open clients are in a process that is gone: they are given up and counted, what has its reward stays', async () => {
+  test('open episodes of an ended process are dropped and counted, and rewarded ones stay', async () => {
     const { state, end } = await savedRun();
     const later = talkingRun();
     later.trainer.groups.restore(state, { vocabSize });
@@ -373,7 +376,7 @@ describe('a checkpoint', () => {
     await Promise.all([end(), later.trainer.close()]);
   });
 
-  test('of a run that goes on takes nothing from it, and what was trained since comes back', async () => {
+  test('restoring in a running process keeps its episodes, and restores those that were trained since', async () => {
     const { trainer, state, end } = await savedRun();
     const { groups } = trainer;
     await groups.generate(1);
@@ -381,7 +384,7 @@ describe('a checkpoint', () => {
     const before = groups.episodes;
     groups.restore(state, { vocabSize });
     expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
-    expect(groups.episodes.slice(0, 2)).toEqual(before); // the very objects: their clients are held
+    expect(groups.episodes.slice(0, 2)).toEqual(before); // the same objects, because their clients hold them
     await end();
   });
 
@@ -426,7 +429,7 @@ describe('a lost device', () => {
     }
   };
 
-  test('ends calls in flight and the wait for a step; the fresh one has every episode once, and later calls', async () => {
+  test('a loss ends calls in flight and the wait for a step; the new device has every episode once, and later calls', async () => {
     const run = talkingRun({ limits: { outlives: true } });
     const { groups } = run.trainer;
     const old = run.engine;
@@ -443,7 +446,7 @@ describe('a lost device', () => {
     const waiting = groups.wait(9, stop);
     groups.handleDeviceLoss(old, gone);
     groups.handleDeviceLoss(old, gone);
-    groups.restore(undefined, { vocabSize: 0 }); // step 2 fails by it
+    groups.restore(undefined, { vocabSize: 0 }); // step 2 fails because of it
     await expect(underWay).rejects.toThrow(gone);
     await expect(waiting).rejects.toThrow(gone);
 
@@ -452,22 +455,22 @@ describe('a lost device', () => {
     const waits = client.chat.completions.create(again).finally(() => (isAnswered = true));
     groups.restore(saved, { vocabSize: vocabSizeOf(run) });
     await new Promise((resolve) => setImmediate(resolve));
-    expect([isAnswered, fresh.rollout.requests.length]).toEqual([false, 0]); // the weights are not there yet
+    expect([isAnswered, fresh.rollout.requests.length]).toEqual([false, 0]); // the weights are not restored yet
     groups.attach(fresh.engine);
-    groups.handleDeviceLoss(old, gone); // heard late
+    groups.handleDeviceLoss(old, gone); // a late second report
     expect([groups.version, groups.complete, groups.incomplete]).toEqual([0, 1, 1]); // without the pair of step 1
     await waits;
     expect(fresh.rollout.requests).toHaveLength(1);
     expect(client.trajectory.rows()[0].trajectory.numTurns).toBe(2);
     expect(await groups.ready(stop)).toBe(true);
     const { samples, metrics } = await groups.generate(1);
-    expect(samples).toEqual(taken); // what the failed step gave back
+    expect(samples).toEqual(taken); // the groups that the failed step returned
     expect(metrics).toMatchObject({ 'client/trajectories': 2, 'client/failed_calls': 1 });
     await run.trainer.close();
     expect(fresh.rollout.held.size).toBe(0);
   });
 
-  test('that no other follows ends calls that wait', async () => {
+  test('a loss without a new device ends waiting calls', async () => {
     const run = talkingRun({ limits: { outlives: true } });
     run.trainer.groups.handleDeviceLoss(run.engine, gone);
     const waits = run.trainer.client().chat.completions.create({ messages: QUESTION });

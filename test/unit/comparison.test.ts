@@ -28,7 +28,7 @@ const ALL: AlgorithmRuns[] = [
   { algorithm: 'gspo', settings: 'gspo', runs: [run(1, [0.25, 0.5]), { seed: 2, history: [] }] },
 ];
 
-test('curves: mean and range over the seeds that got to a step, null where none did', () => {
+test('curves: mean and range over the seeds that reached a step, null if none did', () => {
   const [chart] = comparedCharts(ALL);
   expect(chart.title).toBe('held-out pass@1, sampled');
   expect(chart.steps).toEqual([0, 2, 4]);
@@ -42,7 +42,7 @@ test('curves: mean and range over the seeds that got to a step, null where none 
   expect(comparedCharts([{ ...ALL[0], runs: [] }])).toEqual([]);
 });
 
-test('rows: the target is reached by the mean over seeds, and a note says what held the others back', () => {
+test('rows: the mean over seeds reaches the target, and a note explains the runs that did not', () => {
   const [grpo, gspo] = comparedRows(ALL, 0.84);
   expect(grpo).toMatchObject({ seeds: 2, before: 0.25, reachedAt: 4, minutes: 1.5, note: '', greedy: null });
   expect(grpo.after).toMatchObject({ low: 0.8, high: 0.9 });
@@ -67,7 +67,7 @@ test('why a run stays below: it fell back, or had not finished rising', () => {
   expect(whyBelow([rising], 0)).toBe('still rising (+0.10 over the last quarter): give it more steps');
 });
 
-test('the page stands alone and cannot be broken out of', () => {
+test('the page needs no other file, and its data cannot contain markup', () => {
   const about = 'a $& b </script><script>';
   const report = comparisonReport({ title: 'a<b', about, all: ALL, target: 0.85, config: 'x: <y>' });
   const html = standalonePage(report);

@@ -1,4 +1,4 @@
-/** Pipelines that are compiled while others stand in for them: nobody ever waits for them. */
+/** Tests pipelines that compile while others replace them: no caller ever waits for them. */
 
 import { expect, test, vi } from 'vitest';
 import type { GpuCounters } from '../../src/gpu/counters.ts';
@@ -7,7 +7,7 @@ import { Pipelines } from '../../src/gpu/pipelines.ts';
 
 vi.stubGlobal('GPUShaderStage', { COMPUTE: 4 });
 
-test('what others stand in for is awaited at no moment of its compilation', async () => {
+test('a pipeline that others replace is never awaited while it compiles', async () => {
   let compiled!: (pipeline: object) => void;
   const device = {
     ...{ createShaderModule: () => ({}), createPipelineLayout: () => ({}), createBindGroupLayout: () => ({}) },

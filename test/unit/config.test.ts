@@ -23,8 +23,8 @@ const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, {
 const KNOWN = new Set([TRAIN_SCHEMA, SFT_SCHEMA].flatMap((schema) => [...keysAndParts(schema)]));
 
 /**
- * The whole sentence of the InputError that `body` throws; whether file or override is blamed has its own test, overrides.test.ts. A refusal
- * is about keys that exist, or is one of a key that does not.
+ * Returns the complete message of the InputError that `body` throws. overrides.test.ts tests whether file or override is blamed. The
+ * message must be about keys that exist, or refuse one that does not.
  */
 function sentence(body: () => unknown): string {
   try {
@@ -66,7 +66,7 @@ test.each(['', 'algorithm: { name: dapo }', 'algorithm: { name: sapo }', 'algori
   },
 );
 
-test('the algorithm sets what the user does not', () => {
+test('the algorithm sets the keys that the user does not', () => {
   expect(parse(`${MINIMAL}algorithm: { name: dapo }`).actor.clipRatioHigh).toBe(0.28);
   expect(parse(`${MINIMAL}algorithm: { name: dapo }`).algorithm.filterGroups.enable).toBe(true);
   expect(parse(`${MINIMAL}algorithm: { name: dapo }`, 'actor.clipRatioHigh=0.3').actor.clipRatioHigh).toBe(0.3);
@@ -159,14 +159,14 @@ test.each([
   expect(message).not.toContain('\n');
 });
 
-test('an override sets nothing on objects elsewhere', () => {
+test('an override changes no other object', () => {
   expect(() => parse(MINIMAL, 'actor.__proto__.polluted=1')).toThrow(InputError);
   expect(() => parse(`${MINIMAL}actor: { __proto__: { polluted: 1 } }`)).toThrow(InputError);
   expect({}).not.toHaveProperty('polluted');
 });
 
 test('sizes that hang, and sizes that no memory holds, are refused', () => {
-  // Tried one after another, 2 ** 40 sizes take longer than any limit of a test.
+  // Trying 2 ** 40 sizes one after another would exceed any limit of a test.
   expect(sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1'))).toContain(
     'nearest that do are 1 and 1000003',
   );
@@ -214,7 +214,7 @@ test.each([
   ['nothing', '', /^t\.yaml: "name" is missing/],
 ] as const)('YAML of %s ends in one sentence, soon', (_, text, expected) => {
   let message = '';
-  expect(processorMs(() => (message = sentence(() => parse(text))))).toBeLessThan(10_000); // a hang guard
+  expect(processorMs(() => (message = sentence(() => parse(text))))).toBeLessThan(10_000); // a guard against hanging
   expect(message).toMatch(expected);
   expect(message).not.toContain('\n');
 });
@@ -235,7 +235,7 @@ test('nothing that is read changes what every object inherits', () => {
   })).tree;
   const inherited = () => [Object.prototype, Array.prototype].map((prototype) => Reflect.ownKeys(prototype).length);
   const before = inherited();
-  vi.spyOn(console, 'warn').mockReturnValue(); // lines that are left out
+  vi.spyOn(console, 'warn').mockReturnValue(); // hides these lines
   const attempt = (body: () => unknown) => {
     try {
       body();
@@ -261,7 +261,7 @@ test('nothing that is read changes what every object inherits', () => {
   );
 });
 
-test('text that is not a config says so', () => {
+test('text that is not a config is refused with a clear message', () => {
   expect(sentence(() => parse('name: [1'))).toContain('t.yaml is not YAML:');
   expect(sentence(() => parse('- 1'))).toContain('must hold "key: value" lines, but holds [1]');
   expect(sentence(() => parse('name: x'))).toContain('"model" is missing');
@@ -333,7 +333,7 @@ test('sizes of a supervised run', () => {
   );
 });
 
-test('rollout correction: open keys are closed, and thresholds are read before anything runs', () => {
+test('rollout correction: unknown keys are refused, and thresholds are parsed before anything runs', () => {
   const of = (...overrides: string[]) => correctionSettings(parse(MINIMAL, ...overrides));
   const key = (text: string) => `algorithm.rolloutCorrection.${text}`;
   expect(of()).toMatchObject({ bypassMode: true, rolloutIs: 'none', rolloutRs: '', offPolicyMaskThreshold: Infinity });

@@ -1,10 +1,13 @@
-/** What an editor shows of a key is what the schema says. test/e2e/pack.test.ts compares the printed types with the inferred ones. */
+/**
+ * Tests that the comment of a key in an editor equals the schema's text. test/e2e/pack.test.ts compares the printed types with the inferred
+ * ones.
+ */
 
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { printedInputs } from '../../scripts/lib/printedInputs.ts';
 
-test('a key says reason, range, unit and default', () => {
+test("a key's comment has reason, range, unit and default", () => {
   expect(printedInputs()).toContain(
     '/** Most tokens after the prompt, including tool output. Allowed: integer >= 1 (tokens). Default: 160. */\n  maxResponseLength?: number | undefined;',
   );

@@ -1,4 +1,4 @@
-/** `webgrpo generate`: its flags, and a conversation over the scheduler on a model of its decoder. */
+/** Tests `webgrpo generate`: its flags, and a conversation over the scheduler on a simulated decoder. */
 import { expect, test } from 'vitest';
 import { readArgs } from '../../src/cli/args.ts';
 import { Conversation } from '../../src/cli/generate/conversation.ts';
@@ -35,7 +35,7 @@ test('every sampling setting has a flag; without flags nothing is cut, penalised
   });
 });
 
-test('flags out of range are refused in a sentence', () => {
+test('flags out of range are refused with one error message', () => {
   expect(() => read('--top-p', '0')).toThrow(/^--top-p is "0"; allowed: a number from 0.000001 to 1\.$/);
   expect(() => read('--top-k', '1.5')).toThrow(/^--top-k is 1.5; allowed: a whole number from 0 to/);
   expect(() => read('--logit-bias', 'x=1')).toThrow(/^--logit-bias is "x=1"; allowed: a token id from 0 to \d+, "=", /);
@@ -44,13 +44,13 @@ test('flags out of range are refused in a sentence', () => {
   expect(() => read('--min-new-tokens', '200')).toThrow(/allowed: a number from 0 to 160/);
 });
 
-test('of a text, what may begin a stop string is held back', () => {
+test('the part of a text that can start a stop string is held back', () => {
   expect(heldBack('the answer</an', ['</answer>', 'x'])).toBe(4);
   expect(heldBack('the answer', ['</answer>'])).toBe(0);
   expect(heldBack('aab', ['aabc', 'b'])).toBe(3);
 });
 
-/** Says the turns, one after the other, from what a slot's context holds. */
+/** Creates a conversation that replies with the turns in order, depending on what a slot's context holds. */
 function conversationThatSays(turns: string[], stop: string[] = [], contextLength = 200) {
   const promptIds = tokenizer.encodeChat([{ role: 'user', content: 'What is 1 + 1?' }]);
   const sizes = { maxNumSeqs: 1, slotCapacity: contextLength - promptIds.length, maxPrompts: 1 };
@@ -78,7 +78,7 @@ function conversationThatSays(turns: string[], stop: string[] = [], contextLengt
   return { conversation, server, pieces, answer };
 }
 
-test('a chat goes on from its own cache, turn by turn, and its text comes in pieces', async () => {
+test('a chat continues from its own cache, turn by turn, and its text arrives in pieces', async () => {
   const { conversation, server, pieces, answer } = conversationThatSays(['It is 2.', 'And 3 + 4 is 7.', 'Yes.'], ['4']);
   expect(await answer()).toMatchObject({ text: 'It is 2.', stopReason: 'stop' });
   expect(pieces.filter((piece) => piece !== '').length).toBeGreaterThan(1);
@@ -90,12 +90,12 @@ test('a chat goes on from its own cache, turn by turn, and its text comes in pie
   expect(cachedTokens).toBeGreaterThanOrEqual(before.prefillTokens + before.generatedTokens - 1);
   expect(prefillTokens).toBeLessThan(40);
   expect(pieces.join('')).toBe('It is 2.And 3 + ');
-  expect(conversation.say('Sure?')).toBe(true); // behind an end token that the model did not draw
+  expect(conversation.say('Sure?')).toBe(true); // after an end token that the model did not sample
   expect(await answer()).toMatchObject({ text: 'Yes.', stopReason: 'stop' });
   conversation.close();
 });
 
-test('a chat that is full takes no further message', async () => {
+test('a full chat accepts no more messages', async () => {
   const { conversation, answer } = conversationThatSays(['one two three four five six seven eight nine'], [], 60);
   await answer();
   const { room } = conversation;

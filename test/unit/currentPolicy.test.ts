@@ -30,12 +30,12 @@ const inputs = {
 };
 const table = (rows: readonly ArrayLike<number>[]) => rows.map((row) => Array.from(row));
 
-test('no recipe pays for a forward pass of its own but clip-cov and kl-cov, which choose by the current policy', () => {
+test('only clip-cov and kl-cov need an additional forward pass, because they select tokens by the current policy', () => {
   const paying = Object.keys(RECIPES).filter((name) => needsCurrentPolicy(configOf({ name })));
   expect(paying).toEqual(['clip_cov', 'kl_cov']);
 });
 
-test('bypass mode: PPO takes the rejection, REINFORCE the weights as well', () => {
+test('bypass mode: PPO uses the rejection, REINFORCE also the weights', () => {
   const rolloutCorrection = { rolloutRs: 'token_k2', rolloutRsThreshold: 1, rolloutIs: 'token', bypassMode: true };
   const ppo = correctByCurrentPolicy(configOf({ rolloutCorrection }), inputs);
   expect(table(ppo.masks)).toEqual([
@@ -47,7 +47,7 @@ test('bypass mode: PPO takes the rejection, REINFORCE the weights as well', () =
   expect(isWeights![1][1]).toBeCloseTo(Math.exp(-0.1), 12);
 });
 
-test('OPSM and top entropy: the mask stays, the gradient goes', () => {
+test('OPSM and top entropy keep the mask and remove the gradient', () => {
   const opsm = correctByCurrentPolicy(configOf({ rolloutCorrection: { offPolicyMaskThreshold: 0.5 } }), inputs);
   expect(table(opsm.masks)).toEqual(inputs.masks);
   expect(table(opsm.keep)).toEqual([

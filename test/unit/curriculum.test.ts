@@ -1,4 +1,4 @@
-/** Runs whose problems follow from their rewards: resumed ones are identical; held-out sets by name; runs that end early. */
+/** Tests runs whose problems depend on their rewards: resumed runs are identical. Also named held-out sets, and runs that end early. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -6,7 +6,7 @@ import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { readBack, scriptedEngine } from '../scriptedRuns.ts';
 
-/** Moves its own operand by what it sees. */
+/** Returns a task that changes its operand depending on what it observes. */
 function movingTask(): Task {
   let offset = 0;
   return {
@@ -63,7 +63,7 @@ function trainerOf(trainer: object = {}) {
   return { grpo, seen, checkpoints };
 }
 
-test('a run that draws by difficulty, of a task that moves by its rewards, goes on from a checkpoint as if nothing had happened', async () => {
+test('a run that samples by difficulty, on a task that adapts to rewards, resumes exactly from a checkpoint', async () => {
   const first = trainerOf({ saveFreq: 2 });
   await first.grpo.fit();
   const again = trainerOf();
@@ -73,7 +73,7 @@ test('a run that draws by difficulty, of a task that moves by its rewards, goes 
   await again.grpo.fit();
   expect(again.seen).toEqual(first.seen.slice(2));
   const offsets = first.seen.flat().map((text) => text.split(' ')[0].split('/')[1]);
-  expect(new Set(offsets).size).toBeGreaterThan(1); // the task has moved
+  expect(new Set(offsets).size).toBeGreaterThan(1); // the task has changed
 });
 
 test('a checkpoint is due once saveMinutes have passed, 0 is never', async () => {
@@ -88,7 +88,7 @@ test('a checkpoint is due once saveMinutes have passed, 0 is never', async () =>
   expect(never.checkpoints).toEqual([]);
 });
 
-test('held-out sets have metrics of their own; a metric that is good enough ends the run with an evaluation', async () => {
+test('held-out sets have separate metrics; a metric that is good enough ends the run with an evaluation', async () => {
   const { grpo } = trainerOf({ stopWhen: { metric: 'response_length/mean', atLeast: 0 } });
   const { state, history, reached, stopped } = await grpo.fit();
   expect([state.step, stopped, history.length]).toEqual([1, false, 1]);

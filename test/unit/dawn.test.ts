@@ -5,13 +5,13 @@ const turns = async (n: number) => {
   for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));
 };
 
-test('one rest a turn while a result is awaited, however often one is asked for, and none afterwards', async () => {
+test('one rest per turn of the event loop while a result is awaited, however many are requested, and none afterwards', async () => {
   let rests = 0;
   const loop = restLoop(() => rests++);
   for (let i = 0; i < 50; i++) {
     loop.begin();
     await turns(1);
-    loop.end(); // and the next is asked for in the same turn
+    loop.end(); // and the next request follows in the same turn of the event loop
   }
   loop.begin();
   await turns(1);

@@ -1,4 +1,4 @@
-/** The shipped environments and the example, played by scripted turns: maps that can be solved, rules, what turns earn. */
+/** Plays the shipped environments and the example with scripted turns: maps are solvable, rules hold, and turns earn the right rewards. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -36,7 +36,7 @@ describe('examples/environment.ts', () => {
     expect(sample.reward.turns).toHaveLength(3);
   });
 
-  test('trains by the rewards of its turns', async () => {
+  test('turns are trained by their rewards', async () => {
     const config = resolveTrainConfig({
       name: 'tiny',
       model: { path: 'x' },
@@ -63,7 +63,7 @@ describe('adventure', () => {
     ...task.heldOut(40),
   ] as AdventureProblem[];
 
-  test('every map can be solved, the shortest way scores 1 and no shorter one does', async () => {
+  test('every map can be solved, and only the shortest way scores 1', async () => {
     for (const { map } of problems) {
       const lines = solve(begin(), map)!;
       expect(lines.filter((line) => line.includes('key'))).toEqual(['take key', 'use key']);
@@ -87,7 +87,7 @@ describe('adventure', () => {
     expect(sample.reward.turns!.filter((reward) => reward > 0)).toEqual([0.2, 0.3, 0.5]);
   });
 
-  test('training maps are never held out; tools do what lines do', async () => {
+  test('training maps are never held out; tools and text commands have the same effects', async () => {
     const held = new Set(task.heldOut(60).map((one) => JSON.stringify(one['map'])));
     expect(held.size).toBe(60);
     for (let i = 0; i < 300; i++) expect(held.has(JSON.stringify(task.train(i, 2)['map']))).toBe(false);
@@ -108,7 +108,7 @@ describe('adventure', () => {
     expect(sample.reward.acc).toBe(1);
   });
 
-  test('nothing that a line says breaks it', () => {
+  test('no text of a command breaks the environment', () => {
     fc.assert(
       fc.property(
         fc.array(
@@ -138,12 +138,12 @@ describe('tic-tac-toe', () => {
         expect(sample.trajectory.stopReason).toBe('done');
         expect([0.5, 1]).toContain(sample.reward.score);
         if (strength === 1) expect(sample.reward.score).toBe(0.5);
-        expect(sample.messages.slice(0, -1)).toEqual(demo.slice(1)); // what it imitates is what it plays
+        expect(sample.messages.slice(0, -1)).toEqual(demo.slice(1)); // the demonstration equals a played sample
       }
     }
   });
 
-  test('an illegal move ends the game, or is told as often as games forgive', async () => {
+  test('an illegal move ends the game, or is reported as often as the game forgives one', async () => {
     const [lost] = await samplesOf(ticTacToeTask(), [ticTacToeTask().train(0, 1)], ['ten', '1']);
     expect(lost.reward).toMatchObject({ score: -0.1, acc: 0, turns: [-0.1], extra: { illegal: 1 } });
     const task = ticTacToeTask({ illegalMoves: 1, modelStarts: 1 });

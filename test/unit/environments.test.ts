@@ -1,4 +1,4 @@
-/** Environments without a GPU: what a sample sees of one, what a row may ask for, what goes wrong, and that all is freed. */
+/** Tests environments without a GPU: what a sample can see, what a dataset row can request, errors, and that all states are freed. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -17,7 +17,7 @@ import { run, samplesOf, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const none = { type: 'object', properties: {} } as const;
 const call = (name: string, args: object = {}) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 
-/** What happened to each state. */
+/** Events of each state. */
 let log: string[] = [];
 const counter = defineEnvironment({
   name: 'counter',
@@ -60,7 +60,7 @@ const taskOf = (environments: [Environment, ...Environment[]], more: Partial<Tas
   environmentTask({ name: 'mine', train: () => problem, heldOut: () => [], ...more, environments });
 
 describe('a sample', () => {
-  test('tools share one state with steps; the tokens are those of the same conversation, observations out of the loss', async () => {
+  test('tools and steps share one state; tokens equal those of the same conversation, with observations outside the loss', async () => {
     const turns = [call('add', { by: 2 }), 'hm', call('read')];
     const { trajectory, messages, toolStates, turnRewards, observation } = await play([...turns, 'stop'], counter, {
       limits: { maxResponseLength: 1000, contextLength: 2000 },
@@ -94,7 +94,7 @@ describe('a sample', () => {
     expect((await play(['a'], toolsAlone)).trajectory.stopReason).toBe('completed');
   });
 
-  test('an observation goes into the last user message, or is one of its own; 10 MB are cut', async () => {
+  test('an observation is added to the last user message, or becomes a separate one; 10 MB are truncated', async () => {
     const system: Problem = { ...problem, messages: [{ role: 'system', content: 'S' }] };
     const { trajectory } = await play(['stop'], counter, { problem: system });
     expect([...trajectory.promptIds]).toEqual([
@@ -109,7 +109,7 @@ describe('a sample', () => {
 });
 
 describe('a group', () => {
-  test('samples with one observation share one prompt; those with their own are trained on their own', async () => {
+  test('samples with the same observation share a prompt; others are trained separately', async () => {
     const task = taskOf([counter]);
     const same = await samplesOf(task, [problem], ['stop'], 3);
     expect(new Set(same.map(({ trajectory }) => trajectory.promptIds.join())).size).toBe(1);
@@ -143,7 +143,7 @@ describe('a group', () => {
     expect([...second]).toEqual([1.25 - 5.25]);
   });
 
-  test('an outcome may be a number, a Reward, or absent; what is none is refused by name', async () => {
+  test('an outcome can be a number, a Reward, or undefined; anything else is refused by name', async () => {
     const withReward = (reward: Environment['reward']) => {
       const { reward: _, ...rest } = counter;
       return samplesOf(taskOf([reward ? { ...rest, reward } : rest]), [problem], ['a', 'stop']);
@@ -172,7 +172,7 @@ describe('a row', () => {
   });
   const task = taskOf([counter, other], { tools: [calculator] });
 
-  test('may name its environment and its tools', async () => {
+  test('a row can name its environment and its tools', async () => {
     const problems: Problem[] = [
       { ...problem, environment: 'counter', tools: ['read'] },
       { ...problem, environment: 'other' },
@@ -263,7 +263,7 @@ describe('hostile environments', () => {
     );
   });
 
-  test('a step or a tool that throws in mid-episode is told to the model, or ends the sample where asked', async () => {
+  test('an error of a step or a tool is reported to the model, or ends the sample if configured', async () => {
     const step = () => {
       throw new Error('down');
     };
@@ -296,7 +296,7 @@ describe('hostile environments', () => {
   });
 });
 
-test('whatever ends a sample, its state is closed exactly once, after the last thing that used it', async () => {
+test('however a sample ends, its state is closed exactly once, after its last use', async () => {
   const endings = ['turn', 'engine', 'abort', 'timeout', 'tool', 'tokens', 'turns', 'close', 'prompt'] as const;
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...endings), fc.integer({ min: 0, max: 3 }), async (ending, at) => {
@@ -346,8 +346,8 @@ test('whatever ends a sample, its state is closed exactly once, after the last t
   );
 });
 
-describe('a checkpoint of a sample under way', () => {
-  /** Plays two turns, is saved, and continues in a new sample. */
+describe('a checkpoint of a sample in flight', () => {
+  /** Plays two turns, saves, and continues in a new sample. */
   async function resumed(environment: Environment) {
     const turns = [call('add', { by: 2 }), 'hm', call('read'), 'stop'];
     const limits = { maxResponseLength: 1000, contextLength: 2000 };
@@ -380,11 +380,11 @@ describe('a checkpoint of a sample under way', () => {
     return log;
   }
 
-  test('goes on from the state that it saved', async () => {
+  test('an environment with save continues from the saved state', async () => {
     expect(await resumed(saving)).toEqual(['step stop', 'close r1']);
   });
 
-  test('without save is reset and played again to where it stood', async () => {
+  test('an environment without save is reset and played again up to the same state', async () => {
     expect(await resumed(counter)).toEqual(['reset r1', 'step hm', 'step stop', 'close r1']);
   });
 });

@@ -17,7 +17,7 @@ const names = ['README.md', ...readdirSync('docs', { recursive: true, encoding: 
   .map((name) => name.replaceAll('\\', '/'));
 const documents = names.map((name) => readFileSync(name, 'utf8'));
 
-/** `<!-- examples/NAME, 12 lines -->`, then the file as a block of code. Lines with nothing on them are not counted. */
+/** Matches `<!-- examples/NAME, 12 lines -->`, then the file as a block of code. Empty lines are not counted. */
 const quoted = new Map(
   documents.flatMap((text) =>
     [...text.matchAll(/<!-- (examples\/[^,]+), (\d+) lines -->\n+```\w*\n([^]*?)```/g)].map(
@@ -48,7 +48,7 @@ describe('examples', () => {
     for (const [file, count] of told) expect([file, linesOf(readFileSync(file, 'utf8'))]).toEqual([file, count]);
   });
 
-  test('a document quotes no file that is not there', () => {
+  test('documents quote only existing files', () => {
     expect([...quoted.keys()].filter((name) => !files.includes(name))).toEqual([]);
   });
 });

@@ -15,7 +15,7 @@ const record = (key: string, tags: Tags = {}, tokens = 4): ExperienceRecord => (
 const records = (...keys: string[]) => keys.map((key) => record(key));
 const keysOf = (taken: ExperienceRecord[]) => taken.map(({ key }) => key);
 
-/** The states of promises after everything that is due has run. */
+/** Returns the states of promises after all pending microtasks have run. */
 async function settled(...promises: Promise<unknown>[]): Promise<string[]> {
   const states = promises.map(() => 'pending');
   promises.forEach((promise, i) => {
@@ -28,7 +28,7 @@ async function settled(...promises: Promise<unknown>[]): Promise<string[]> {
   return states;
 }
 
-test('hands out what it was given, without a copy', async () => {
+test('the queue returns the records that were put, without a copy', async () => {
   const queue = new ExperienceQueue();
   const given = record('a_0', { status: 'scored' });
   await queue.put([given]);
@@ -37,7 +37,7 @@ test('hands out what it was given, without a copy', async () => {
   expect(taken.tags).toEqual({ status: 'scored' });
 });
 
-test('gives the oldest whole group, once', async () => {
+test('the queue returns the oldest complete group, once', async () => {
   const queue = new ExperienceQueue();
   await queue.put(records('a_0', 'b_0', 'b_1', 'c_1', 'c_0'));
   expect(keysOf(await queue.takeGroup(2))).toEqual(['b_0', 'b_1']);
@@ -52,7 +52,7 @@ test('gives the oldest whole group, once', async () => {
   expect(keysOf(await taking)).toEqual(['a_0', 'a_1']);
 });
 
-test('holds back puts that find no space, and serves them in order', async () => {
+test('puts without space wait, and are served in order', async () => {
   const queue = new ExperienceQueue({ maxBytes: 200 });
   await queue.put([record('a_0')]);
   const [large, small] = [queue.put([record('b_0', {}, 12)]), queue.put([record('c_0', {}, 1)])];
@@ -68,7 +68,7 @@ test('holds back puts that find no space, and serves them in order', async () =>
   expect(queue.bytes).toBe(0);
 });
 
-test('a call that waits ends by its signal, and one that comes with an ended signal at once', async () => {
+test('a waiting call rejects when its signal aborts, and immediately if the signal was already aborted', async () => {
   const queue = new ExperienceQueue({ maxBytes: 200 });
   await queue.put([record('a_0')]);
   const leaving = new AbortController();
@@ -94,7 +94,7 @@ test('resumes from a checkpoint; a state that cannot be read changes nothing', a
   expect(await other.takeGroup(1)).toEqual([record('b_0', { version: 1 })]);
 });
 
-test('whatever is put and taken: nothing twice, nothing lost, never over its bound', () =>
+test('for any puts and takes, nothing is returned twice or lost, and the bound is never exceeded', () =>
   fc.assert(
     fc.asyncProperty(
       fc.array(fc.record({ n: fc.integer({ min: 1, max: 3 }), take: fc.boolean() }), { maxLength: 30 }),

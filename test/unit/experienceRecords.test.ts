@@ -42,7 +42,7 @@ test('a sample becomes a record and the same sample again, its arrays not copied
   expect(again.trajectory.responseIds).toBe(given.trajectory.responseIds);
 });
 
-test('a sample without reward keeps why, through a checkpoint of the queue', async () => {
+test('a sample without reward keeps the reason, through a checkpoint of the queue', async () => {
   const fault = new UserCodeError('reward threw', 'The reward threw.');
   const given = sample({ reward: { score: NaN, acc: NaN }, fault });
   const [before, after] = [new ExperienceQueue(), new ExperienceQueue()];

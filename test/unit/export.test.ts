@@ -1,4 +1,4 @@
-/** Exported runs: names that verl has, Parquet that can be read, Python that gives our numbers. */
+/** Tests exported runs: verl knows the names, Parquet is readable, and the Python computes our numbers. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -54,7 +54,7 @@ test('every override is a name of verl, whatever the algorithm', () => {
   const known = JSON.parse(readFileSync('test/fixtures/verlKeys.json', 'utf8')) as { keys: string[] };
   for (const name of Object.keys(RECIPES)) {
     const { overrides } = verlRun(config(`algorithm.name=${name}`, 'rollout.n=4'), '$HERE');
-    // `++` adds a key that is not in the generated file, such as arguments of a reward manager.
+    // `++` adds a key that is missing in the generated file, such as arguments of a reward manager.
     expect(overrides.map(([key]) => key).filter((key) => !key.startsWith('++') && !known.keys.includes(key))).toEqual(
       [],
     );
@@ -62,7 +62,7 @@ test('every override is a name of verl, whatever the algorithm', () => {
   }
 });
 
-test('values say what our config says', () => {
+test("values equal our config's", () => {
   const { overrides, notCarried } = verlRun(
     config('actor.policyLoss.lossMode=dro', 'actor.policyLoss.droBeta=0.1', 'rollout.topK=0', 'rollout.minP=0.1'),
     '$HERE',
@@ -81,7 +81,7 @@ test('values say what our config says', () => {
   expect(hydraWord(['a.path', '$HERE/model'])).toBe('"a.path=$HERE/model"');
 });
 
-test('TRL: batches and steps come to ours', () => {
+test('TRL: batches and steps equal ours', () => {
   const { settings } = trlRun(config());
   const { data, rollout, trainer } = config();
   expect(settings).toMatchObject({ num_generations: rollout.n, loss_type: 'dapo' });
@@ -105,7 +105,7 @@ test('TRL: schedules, warm-up by share, template variables and truncation', () =
   expect(of('data.truncation=left').notCarried.join()).toContain('data.truncation');
 });
 
-test('TRL: evaluation, and settings that it has otherwise, are carried or named', () => {
+test('TRL: evaluation, and settings with other meanings, are exported or reported', () => {
   const of = (...overrides: string[]) => {
     const { settings, notCarried } = trlRun(config(...overrides));
     return { settings, said: notCarried.map((sentence) => sentence.split(':')[0]) };
@@ -123,7 +123,7 @@ test('TRL: evaluation, and settings that it has otherwise, are carried or named'
   expect(never.settings).not.toHaveProperty('eval_strategy');
   expect(never.settings).not.toHaveProperty('eval_steps');
   expect(never.said).toContain('trainer.testFreq 0');
-  // Two updates a step, or one.
+  // Two updates per step, or one.
   expect(of().said).toEqual(expect.arrayContaining(['actor.shuffle true', 'actor.lossAggMode token-mean']));
   const one = of('actor.ppoMiniBatchSize=16', 'actor.shuffle=false').said;
   expect(one.filter((start) => /shuffle|lossAggMode/.test(start))).toEqual([]);
@@ -134,7 +134,7 @@ test('TRL: evaluation, and settings that it has otherwise, are carried or named'
   expect(of('rollout.multiTurn.format=glm').said).toContain('rollout.multiTurn.format glm');
 });
 
-test('tools and loops that neither trainer gets are named, and the folder has no file of them', async () => {
+test('tools and loops that neither trainer supports are named, and the folder contains no file of them', async () => {
   const javascript = 'task.tools: javascript cannot be called; the calculator alone is written in Python.';
   const single = ['rollout.agent.defaultAgentLoop=single_turn'];
   for (const peer of ['trl', 'verl']) {
@@ -158,7 +158,7 @@ test('tools and loops that neither trainer gets are named, and the folder has no
   expect(readFileSync(join(half, 'README.md'), 'utf8')).toContain('Hugging Face format, float16');
 });
 
-test('TRL: calls are read by a response template, unless the model brings its own', async () => {
+test('TRL: calls are parsed by a response template, unless the model has its own', async () => {
   const read = (out: string) =>
     JSON.parse(readFileSync(join(out, 'model/tokenizer_config.json'), 'utf8')) as { response_template?: object };
   const of = async (name: string, ...overrides: string[]) =>
@@ -168,7 +168,7 @@ test('TRL: calls are read by a response template, unless the model brings its ow
     defaults: { role: 'assistant' },
   });
   expect(await of('glm', 'rollout.multiTurn.format=glm')).toBeUndefined();
-  // TRL would take calls out of the text of a run that has none.
+  // For a run without tools, TRL would remove calls from the text.
   expect(await of('one turn', 'rollout.multiTurn.enable=false')).toBeUndefined();
   const model = await loadModelFiles(MODEL);
   const own = { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, response_template: { own: true } } };
@@ -176,7 +176,7 @@ test('TRL: calls are read by a response template, unless the model brings its ow
   expect(written).toMatchObject({ response_template: { own: true } });
 });
 
-test('the data are the problems our run would draw', async () => {
+test('the data are the problems that our run would use', async () => {
   const train = await rows('verl/data/train.parquet');
   expect(train).toHaveLength(2 * config().data.trainBatchSize);
   const { messages, answer } = trainProblem(3, config().seed);
@@ -191,7 +191,7 @@ test('the data are the problems our run would draw', async () => {
   expect((await rows('trl/data/train.parquet'))[3]).toEqual({ prompt: messages, answer });
 });
 
-test('the model is the model', () => {
+test('the exported model has the same weights', () => {
   const read = (path: string) =>
     [...readSafetensors(readFileSync(path))].map(([name, { shape, data }]) => {
       const hash = createHash('sha256').update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
@@ -210,7 +210,7 @@ describe.each(['trl', 'verl'])('prompts of %s', (peer) => {
     async (name, overrides) => {
       const { template, prompt, turn } = stored[`${peer}: ${name}`];
       const { template: written, notCarried } = await exported(peer, name, overrides);
-      // When it differs, exportPeers.test.ts has to store the ids anew.
+      // If it differs, exportPeers.test.ts must store the ids again.
       expect(written).toBe(template);
       const ours = config(...overrides);
       const { customChatTemplate, path } = ours.model;
@@ -319,7 +319,7 @@ test.skipIf(!python)('the Python reward and calculator give our answers (skipped
     number[],
   ];
   expect(answers).toEqual(texts.map(extractAnswer));
-  // Half of a surrogate pair is no text that Python could print.
+  // Python cannot print half of a surrogate pair.
   const printable = (text: string) => text.replace(/[\ud800-\udfff]/, '\ufffd');
   expect(values.map((value, i) => [sums[i], value])).toEqual(sums.map((sum) => [sum, printable(calculate(sum))]));
   expect(scores).toEqual([1, 0]);
@@ -327,7 +327,7 @@ test.skipIf(!python)('the Python reward and calculator give our answers (skipped
     execFileSync('python3', ['-c', 'import ast, sys; ast.parse(open(sys.argv[1]).read())', join(folder, file)]);
 });
 
-test('refuses what it cannot write', async () => {
+test('an export refuses what it cannot write', async () => {
   const refused = (promise: Promise<unknown>, sentence: string) =>
     expect(promise).rejects.toThrow(new InputError(sentence));
   await refused(run('ray', MODEL).to('x'), 'Export for what? Found "ray"; allowed: verl, trl, gguf.');

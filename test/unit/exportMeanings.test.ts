@@ -1,4 +1,4 @@
-/** What an export writes means our loss: the peer's formula, in our words, on one batch with the written settings. */
+/** Tests that an export expresses our loss: our implementation of the peer's formula, on one batch with the exported settings. */
 
 import { expect, test } from 'vitest';
 import { trlRun } from '../../src/cli/export/trl.ts';
@@ -11,7 +11,7 @@ import { rng } from '../random.ts';
 
 const FILE = 'name: t\nmodel: m\ndata: { maxResponseLength: 16 }\nrollout: { n: 4 }\n';
 const config = (...overrides: string[]) => parseTrainConfig(FILE, { source: 't.yaml', overrides });
-/** Three sequences; ratios on both sides of every clip. */
+/** Three sequences, with ratios on both sides of every clip. */
 const draw = rng(7);
 const SEQUENCES = [5, 3, 7].map((length, s) => {
   const old = Array.from(draw.normals(length, 0.4), (x) => -1.5 - Math.abs(x));
@@ -27,7 +27,7 @@ const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
 const mean = (values: number[]) => sum(values) / values.length;
 const within = (x: number, low: number, high: number) => Math.min(Math.max(x, low), high);
 
-/** Our float64 rows, weights and KL. */
+/** Returns our float64 loss: rows, weights and KL. */
 function ours(run: ReturnType<typeof config>): number {
   const masks = SEQUENCES.map(({ logp }) => logp.map(() => 1));
   const spec = policyLossSpec(run);
@@ -46,7 +46,7 @@ function ours(run: ReturnType<typeof config>): number {
   }).loss;
 }
 
-/** TRL's loss, of what train.py says. */
+/** Returns TRL's loss for the settings in train.py. */
 function trls(run: ReturnType<typeof config>): number {
   const { settings } = trlRun(run);
   const s = settings as Record<string, number>;
@@ -100,11 +100,11 @@ test.each([
   ['algorithm.name=vespo', 'actor.policyLoss.vespoKNeg=1.5'],
 ])("TRL's formula with what is written for %s %s is our loss", (...overrides) => {
   const run = config(...overrides);
-  // Ours adds 1e-8 to a length, as verl does.
+  // Ours adds 1e-8 to a length, like verl.
   expect(trls(run)).toBeCloseTo(ours(run), 7);
 });
 
-/** verl's loss, of what run.sh says. */
+/** Returns verl's loss for the settings in run.sh. */
 function verls(run: ReturnType<typeof config>): number {
   const all = Object.fromEntries(verlRun(run, '.').overrides.map(([key, value]) => [key.replace('++', ''), value]));
   const s = (key: string) => all[`actor_rollout_ref.actor.${key}`] as number;
@@ -145,7 +145,7 @@ test.each([
   expect(verls(run)).toBeCloseTo(ours(run), 7);
 });
 
-test('what TRL cannot say is listed, not dropped', () => {
+test('settings that TRL lacks are listed, not dropped', () => {
   const lost = (...overrides: string[]) => trlRun(config(...overrides)).notCarried.join('\n');
   expect(lost('actor.klLossCoef=0.1', 'actor.klLossType=k2')).toContain('actor.klLossType k2');
   expect(lost('rollout.presencePenalty=0.5')).toContain('rollout.presencePenalty 0.5: TRL has no such setting.');

@@ -1,8 +1,8 @@
 /**
- * Exports against the trainers' own sources, where a checkout of one is at hand:
+ * Compares exports with the trainers' own sources, if a checkout is available:
  *   VERL_DIR=../verl TRL_DIR=../trl PEFT_DIR=../peft npm test -- unit test/unit/exportPeers.test.ts
- * Without these the tests are skipped. Nothing of them is installed or copied; python3 runs what needs Python.
- * Under FULL_TESTS=1, TRL itself starts exported runs, if there is a Python that has it; WRITE_PROMPTS=1 stores its prompts.
+ * Otherwise the tests are skipped. No part of the sources is installed or copied; python3 runs what needs Python. With FULL_TESTS=1, TRL
+ * itself starts exported runs, if a Python has it. WRITE_PROMPTS=1 stores its prompts.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -26,7 +26,7 @@ const { VERL_DIR: verl, TRL_DIR: trl, PEFT_DIR: peft } = process.env;
 const OFFLINE = { ...process.env, HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: '', NO_COLOR: '1' };
 const text = readFileSync(CONFIG, 'utf8');
 const config = (...overrides: string[]) => parseTrainConfig(text, { source: CONFIG, overrides });
-/** Configs that reach every name an export writes. */
+/** Returns configs that use every name that an export can write. */
 const configs = () => [
   ...Object.keys(RECIPES).map((name) => config(`algorithm.name=${name}`, 'rollout.n=4')),
   ...Object.keys(POLICY_LOSSES).map((loss) => config(`actor.policyLoss.lossMode=${loss}`, 'rollout.n=4')),
@@ -72,7 +72,7 @@ describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', ()
       for (const [key, value] of verlRun(run, '$HERE').overrides) {
         const there = at(key);
         if (there === MISSING) wrong.add(`${key} is not there`);
-        // Null says nothing of the kind.
+        // Null has no kind.
         else if (there !== null && value !== null && kind(there) !== kind(value))
           wrong.add(`${key} is ${JSON.stringify(there)}, we write ${JSON.stringify(value)}`);
       }
@@ -94,7 +94,7 @@ describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', ()
           if (key.endsWith(end)) expect(names, `${key}=${String(value)}`).toContain(String(value).replace(/\+$/, ''));
   });
 
-  test('the reward is found as verl finds it, and takes what its reward manager gives', () => {
+  test('verl finds the reward function, and its reward manager can call it', () => {
     const code = `
 import importlib.util, inspect, sys, ast, os
 root, folder = sys.argv[1:3]
@@ -146,7 +146,7 @@ print(asyncio.run(run()))`;
     );
   });
 
-  test('the side of a long tool answer that goes is named as ours is', () => {
+  test('verl truncates long tool outputs on the same side as ours', () => {
     const source = read('experimental/agent_loop/tool_agent_loop.py');
     expect(source).toMatch(/side == "left":\s+tool_response_text = "\(truncated\)\.\.\." \+ tool_response_text\[-self/);
     const { overrides } = verlRun(config('rollout.multiTurn.toolResponseTruncateSide=right'), '$HERE');
@@ -162,13 +162,13 @@ print(asyncio.run(run()))`;
   });
 });
 
-/** Fields of a dataclass and of the classes before it in the file or import, as Python's own parser sees them. */
+/** Returns the fields of a dataclass and of its base classes in the file or an import, by Python's own parser. */
 const FIELDS = `
 import ast, sys
 print(" ".join(s.target.id for path in sys.argv[1:] for n in ast.walk(ast.parse(open(path).read())) if isinstance(n, ast.ClassDef) for s in n.body if isinstance(s, ast.AnnAssign)))`;
 
 describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => {
-  // Of transformers' TrainingArguments, which GRPOConfig extends; names that have been there since version 4.
+  // Fields of transformers' TrainingArguments, which GRPOConfig extends; present since version 4.
   const TRAINING_ARGUMENTS = (
     'output_dir seed max_steps per_device_train_batch_size learning_rate adam_beta1 adam_beta2 adam_epsilon weight_decay ' +
     'max_grad_norm lr_scheduler_type warmup_steps logging_steps save_steps'
@@ -198,7 +198,7 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
   });
 });
 
-/** A Python that has TRL: TRL_PYTHON, or that of the cache. CONTRIBUTING.md says how to make one; it takes gigabytes. */
+/** Returns a Python with TRL: TRL_PYTHON, or the cached one. CONTRIBUTING.md explains how to create it; it takes gigabytes. */
 function trlPython(): string | undefined {
   if (process.env['FULL_TESTS'] !== '1') return undefined;
   const candidates = [process.env['TRL_PYTHON'], 'node_modules/.cache/webgrpo/trl/bin/python'];
@@ -206,7 +206,7 @@ function trlPython(): string | undefined {
   return found && resolve(found);
 }
 
-/** TRL's own rendering in the trainer that each train.py makes, and verl's in the same words. */
+/** Code for TRL's own rendering in the trainer of each train.py, and the equivalent for verl. */
 const RENDER = `
 import json, os, runpy, sys
 from transformers import AutoTokenizer
@@ -246,7 +246,7 @@ print("IDS" + json.dumps(ids))`;
 describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --full)', () => {
   const none = 'no Python with TRL: set TRL_PYTHON, or see CONTRIBUTING.md';
 
-  test('the prompts that it and verl make of exported runs are the stored ones', async (context) => {
+  test('the prompts of TRL and verl for exported runs are the stored ones', async (context) => {
     const trlAt = trlPython();
     if (!trlAt) return context.skip(none);
     const runs: [key: string, run: Awaited<ReturnType<typeof exported>>][] = [];
@@ -262,7 +262,7 @@ describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --fu
     expect(found).toEqual(JSON.parse(readFileSync(FIXTURE, 'utf8')));
   }, 600_000);
 
-  test('it starts the default run, and two updates have our rewards', async (context) => {
+  test('TRL starts the default run, and two updates have our rewards', async (context) => {
     const trlAt = trlPython();
     if (!trlAt) return context.skip(none);
     const { out: folder } = await exported('trl', 'two updates', []);

@@ -1,4 +1,7 @@
-/** A step that fails ends what it began: the same engine continues at once, bit for bit as one on which nothing failed. */
+/**
+ * Tests that a failed step ends everything that it started: the same engine continues immediately, bit for bit like an engine without the
+ * failure.
+ */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -23,7 +26,7 @@ const configOf = (more: Settings = {}) =>
     ...(more['algorithm'] && { algorithm: more['algorithm'] }),
   });
 
-/** Calls until the fault; it happens once. */
+/** Number of calls until the fault, which happens once. */
 let untilFault = Infinity;
 const mayFail = (): void => {
   if (--untilFault === 0) throw new Error('the fault');
@@ -36,7 +39,7 @@ const task: SyncTask = {
   reward: ({ response }) => ({ score: response.length % 7, acc: response.length % 2 }),
 };
 const failingReward: Task = { ...task, reward: (sample) => (mayFail(), task.reward(sample)) };
-/** Every other group is all right, and so left out by a filter. */
+/** All samples of every other group are right, so a filter removes these groups. */
 const halfEqual: Task['reward'] = (sample) =>
   Number(sample.problem.id) % 2 === 0 ? { score: 1, acc: 1 } : task.reward(sample);
 
@@ -118,18 +121,18 @@ const CASES: Record<string, Case> = {
 };
 
 describe.each(Object.entries(CASES))('%s', (_, { at, options = {}, settings }) => {
-  test('the next step is what it would have been', async () => {
+  test('the step after a failure is the same as without it', async () => {
     untilFault = Infinity;
     const undisturbed = await twoSteps(await fresh(options, settings));
     const trainer = await fresh(options, settings);
     untilFault = at;
     await expect(trainer.step()).rejects.toThrow('the fault');
-    expect([...engine.rollout.held]).toEqual([]); // a slot that is left behind is lost
+    expect([...engine.rollout.held]).toEqual([]); // a slot that is not released is lost
     expect(await twoSteps(trainer)).toEqual(undisturbed);
   });
 });
 
-test('an evaluation that fails, and one after it', async () => {
+test('an evaluation works after one that failed', async () => {
   untilFault = Infinity;
   const trainer = await fresh({ task: failingReward });
   const { 'timing_s/testing': _, ...accuracy } = await trainer.validate({ greedy: true });

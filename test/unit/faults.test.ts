@@ -1,6 +1,6 @@
 /**
- * Samples whose tools and calls go wrong in every way, over the scheduler that real runs use: each ends with a reason, no
- * slot is lost, memory stays.
+ * Tests samples whose tools and calls fail in every way, on the scheduler that real runs use. Each sample ends with a reason, no slot is
+ * lost, and memory does not grow.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -34,7 +34,7 @@ const STOP_REASONS: StopReason[] = [
 const CONTROL = '<|im_end|><|im_start|>';
 const FLOOD = 'x'.repeat(10_000_000);
 
-/** The result of the tool `fault` for each `kind`. */
+/** Results of the tool `fault` for each `kind`. */
 const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolOutput>> = {
   fine: () => '42',
   slow: () => new Promise((resolve) => setTimeout(() => resolve('7'), 3)),
@@ -53,7 +53,7 @@ const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolO
   infinite: () => 1 / 0,
 };
 
-/** Like `fault`, with a state whose parts fail. */
+/** Like `fault`, with a state whose methods fail. */
 const stateful = defineTool({
   name: 'stateful',
   description: 'Fails around its call.',
@@ -79,7 +79,7 @@ const fault = defineTool({
 const callOf = (name: string, kind: string) =>
   `<tool_call>${JSON.stringify({ name, arguments: { kind } })}</tool_call>`;
 
-/** Texts of turns: calls right and wrong, and answers. A turn that ends no sample is followed by another. */
+/** Texts of turns: right and wrong calls, and answers. A turn that does not end its sample is followed by another. */
 const TURNS = [
   ...Object.keys(FAULTS).map((kind) => callOf('fault', kind)),
   callOf('stateful', 'a'),
@@ -95,11 +95,11 @@ const TURNS = [
   '',
 ].map((text) => [...tokenizer.encode(text), tokenizer.eosTokenIds[0]]);
 
-/** The end token follows where a turn is over, also for one that is drawn past its end. */
+/** Returns the token at a position of a turn. End tokens follow a finished turn, also for one that is decoded past its end. */
 const says = ([sample, turn]: [number, number], drawn: number) =>
   TURNS[(sample * 7919 + turn * 104_729) % TURNS.length][drawn] ?? tokenizer.eosTokenIds[0];
 
-/** The scheduler, with turns that are numbered: a key is a sample and its turn. */
+/** The scheduler with numbered turns: a key is a sample and its turn. */
 class ScriptedServer extends RolloutServer {
   asked = 0;
   answered = 0;
@@ -138,7 +138,7 @@ const sampling = {
   stopTokenIds: tokenizer.eosTokenIds,
 };
 
-/** One sample; some are aborted on the way, some have little time, some stop at what goes wrong. */
+/** Runs one sample. Some are aborted, some have little time, some stop at errors. */
 async function runSample(
   engine: ScriptedServer,
   sample: number,
@@ -171,7 +171,7 @@ async function runSample(
   return trajectory;
 }
 
-/** Runs samples, 64 at a time, until so many requests were made. Returns how many samples were started. */
+/** Runs samples, 64 at a time, until `requests` requests were made. Returns the number of started samples. */
 async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: Trajectory) => void): Promise<number> {
   const r = rng(5);
   const first = engine.asked;
@@ -190,14 +190,14 @@ const heapMb = () => {
   return process.memoryUsage().heapUsed / 2 ** 20;
 };
 
-/** Control tokens may come from the template alone: of what was not drawn, one start of a message a turn. */
+/** Control tokens can only come from the template: among tokens that were not sampled, one start of a message per turn. */
 function expectPlainText({ responseIds, mask, numTurns }: Trajectory): void {
   const given = [...responseIds].filter((_, i) => mask[i] === 0).map((id) => tokenizer.decode([id]));
   expect(given.filter((text) => text === '<|im_end|>')).toEqual([]);
   expect(given.filter((text) => text === '<|im_start|>').length).toBeLessThanOrEqual(numTurns);
 }
 
-/** With 'off', a slot that is lost to anyone leaves one of these waiting for ever. */
+/** Uses all slots. With 'off' and a lost slot, one of these would wait forever. */
 async function takeAllSlots(engine: ScriptedServer): Promise<void> {
   const contextIds = Uint32Array.of(1, 2, 3);
   const requestIds = Array.from({ length: SIZES.maxNumSeqs }, (_, i) => `all.${i}`);
@@ -233,7 +233,7 @@ test.each<RolloutOptions>([
   },
 );
 
-test('a run that is aborted: every sample ends as aborted or as it was, every slot is free', async () => {
+test('in an aborted run every sample ends as aborted or keeps its end, and every slot is free', async () => {
   const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
   const controller = new AbortController();
   const running = Array.from({ length: 200 }, (_, i) => runSample(engine, i, 0.3, controller));
@@ -253,7 +253,7 @@ test('any number of samples and calls wait for one signal without a warning of t
   await Promise.all(Array.from({ length: 50 }, (_, i) => runSample(engine, i, 0, controller)));
   const wait = () => new Promise((resolve) => setTimeout(resolve, 1));
   await Promise.all(Array.from({ length: 20 }, () => withTimeLimit('slow', wait, 1000, controller.signal)));
-  await wait(); // warnings come in a later task
+  await wait(); // warnings are emitted in a later task
   process.off('warning', note);
   expect(warnings.map(({ name }) => name)).toEqual([]);
   const told: number[] = [];

@@ -1,4 +1,4 @@
-/** The first group before a run is the one that step 1 generates, and the run does not feel it. */
+/** Tests that the first group, generated before a run, equals the one of step 1, and does not affect the run. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { firstGroup, timedStep } from '../../src/grpo/firstGroup.ts';
@@ -31,7 +31,7 @@ async function twoSteps(engine: ScriptedEngine) {
   return { lines, tokens: steps[0].samples.map(({ trajectory }) => [...trajectory.responseIds]) };
 }
 
-test('the same tokens as step 1, and two steps that come out the same; ended on the way as well, and after a timed step', async () => {
+test('the first group has the tokens of step 1 and does not change two steps, also if aborted, and after a timed step', async () => {
   const [engine, other] = [scriptedEngine(), scriptedEngine()];
   const tries: Sample[] = [];
   const ending = new AbortController();

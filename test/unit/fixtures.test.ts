@@ -1,7 +1,7 @@
 /**
- * Two tiny random checkpoints of our own, for clones without the ../shared folder. Same format as its goldens, but the
- * numbers come from our float64 reference model (reference.test.ts is what checks that one): they catch changes, and
- * give the GPU engines something to agree with. Made anew by `UPDATE_FIXTURES=1 npm test -- unit fixtures`.
+ * Two tiny random checkpoints of our own, for clones without the ../shared folder. They have the format of its goldens, but their numbers
+ * come from our float64 reference model (which reference.test.ts checks). They detect changes, and give the GPU engines numbers to agree
+ * with. `UPDATE_FIXTURES=1 npm test -- unit fixtures` creates them again.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -58,7 +58,7 @@ function makeCheckpoint(json: object): ModelCheckpoint {
   return { config, weights };
 }
 
-/** Sequences of odd lengths, one of two tokens, with a random coefficient for every predicted token. */
+/** Returns sequences of odd lengths, one of two tokens, with a random coefficient for every predicted token. */
 function makeGoldens({ config, weights }: ModelCheckpoint) {
   const random = rng(13);
   const sequences = [2, 17, 31].map((length) =>
@@ -91,7 +91,7 @@ function makeGoldens({ config, weights }: ModelCheckpoint) {
   };
 }
 
-test.runIf(process.env['UPDATE_FIXTURES'])('write the fixtures', () => {
+test.runIf(process.env['UPDATE_FIXTURES'])('writes the fixtures', () => {
   for (const [name, json] of Object.entries(CONFIGS)) {
     mkdirSync(`test/fixtures/${name}`, { recursive: true });
     const checkpoint = makeCheckpoint(json);
@@ -109,7 +109,7 @@ test.each(Object.keys(CONFIGS))('%s still gives the stored numbers', async (name
   expectNear(makeGoldens(await loadCheckpoint(source)), stored, 'goldens');
 });
 
-/** Equal but for the last digits, which Math.exp may round differently elsewhere. */
+/** Expects equality except for the last digits, because Math.exp rounds differently on other machines. */
 function expectNear(actual: unknown, expected: unknown, at: string): void {
   if (typeof actual === 'number' && typeof expected === 'number') {
     const tolerance = 1e-10 * Math.max(1, Math.abs(expected));

@@ -1,4 +1,4 @@
-/** GGUF files: read back by Hugging Face's reader, and (`node scripts/llama-cpp.mjs`) computed by llama.cpp against float64. */
+/** Tests GGUF files: Hugging Face's reader reads them, and llama.cpp (`node scripts/llama-cpp.mjs`) computes the numbers of float64. */
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,7 +25,7 @@ const BASE: ModelConfig = {
   headDim: 24,
   initializerRange: 0.15,
 };
-/** One of each kind of thing that a family has: biases, q/k norms, an untied head, Llama 3's and linear scaling of RoPE. */
+/** One model for each feature of a family: biases, q/k norms, an untied head, Llama 3's and linear scaling of RoPE. */
 const MODELS: Record<string, ModelConfig> = {
   llama: { ...BASE, ropeTheta: 10000 },
   'llama with biases and a head': {
@@ -56,7 +56,7 @@ const MODELS: Record<string, ModelConfig> = {
 
 const { F32, F16, Q8_0 } = GGMLQuantizationType;
 
-/** Letters as tokens, one merge, one control and one added token; fewer tokens than the model has rows. */
+/** Letters as tokens, one merge, one control token and one added token; the model has more rows than tokens. */
 const VOCAB = Object.fromEntries([...'abcdefghijklmnopqrstuvwxyz'].map((letter, id) => [letter, id]));
 const TOKENIZER = {
   model: { type: 'BPE', vocab: { ...VOCAB, ab: 26 }, merges: [['a', 'b']] },
@@ -80,7 +80,7 @@ function fileOf(bytes: Uint8Array): string {
   return path;
 }
 
-/** What Hugging Face's reader finds, and each tensor's values, taken out by ggml's description of its blocks. */
+/** Returns what Hugging Face's reader finds, and each tensor's values, decoded by ggml's description of its blocks. */
 async function readBack(bytes: Uint8Array) {
   const { metadata, tensorInfos, tensorDataOffset } = await gguf(fileOf(bytes), { allowLocalFile: true });
   const values = new Map(
@@ -133,7 +133,7 @@ describe("read back by Hugging Face's reader", () => {
     expect(types.slice(25, 30)).toEqual([1, 1, 3, 4, 5]);
   });
 
-  test('further end tokens, and templates by name', async () => {
+  test('more end tokens, and named templates', async () => {
     const model = modelOf({ ...MODELS.llama, eosTokenIds: [27, 28, 5] });
     const chat_template = Object.entries({ default: 'd', tool_use: 't' }).map(([name, template]) => ({
       name,
@@ -150,7 +150,7 @@ describe("read back by Hugging Face's reader", () => {
     });
   });
 
-  test('every tensor once, its dims from the inside out, at a multiple of 32', async () => {
+  test('every tensor occurs once, with reversed dims, at a multiple of 32', async () => {
     const model = modelOf(MODELS['llama with biases and a head']);
     const { tensorInfos, values } = await readBack(ggufModel({ name: '', type: 'F32' }, model).bytes);
     expect(tensorInfos).toHaveLength(model.weights.size);
@@ -159,7 +159,7 @@ describe("read back by Hugging Face's reader", () => {
     expect(info.shape).toEqual([96n, 64n]);
     expect(values.get(info.name)).toEqual(model.weights.get('model.layers.1.mlp.down_proj.weight')!.data);
     expect(values.get('output.weight')).toEqual(model.weights.get('lm_head.weight')!.data);
-    // Row d of a head's second half stands after row d of its first.
+    // Row d of a head's second half follows row d of its first.
     const [wide, q] = [
       values.get('blk.0.attn_q.weight')!,
       model.weights.get('model.layers.0.self_attn.q_proj.weight')!.data,
@@ -179,13 +179,13 @@ describe("read back by Hugging Face's reader", () => {
     const [found, wanted] = [values.get('token_embd.weight')!, model.weights.get('model.embed_tokens.weight')!.data];
     for (let b = 0; b < wanted.length; b += 32) {
       const step = wanted.subarray(b, b + 32).reduce((most, x) => Math.max(most, Math.abs(x)), 0) / 127;
-      // Half a step, and what float16 makes of the scale times at most 127 of them.
+      // Half a step, plus the float16 rounding of the scale times at most 127.
       for (let i = b; i < b + 32; i++)
         expect(Math.abs(found[i] - wanted[i])).toBeLessThanOrEqual(step * (0.5 + 127 / 2048));
     }
   });
 
-  test('what cannot be written is one sentence', () => {
+  test('a model that cannot be written ends in one error message', () => {
     const tensor = { name: 't', shape: [2, 33], type: 'Q8_0' as const, data: new Float32Array(66) };
     expect(() => writeGguf(new Map(), [tensor])).toThrow(InputError);
     const model = modelOf(MODELS.llama);
@@ -207,7 +207,7 @@ describe("read back by Hugging Face's reader", () => {
   });
 });
 
-test('the command line writes the file, and says that this tokenizer is not known there', async () => {
+test('the command line writes the file, and reports that llama.cpp does not know this tokenizer', async () => {
   const out = join(mkdtempSync(join(tmpdir(), 'webgrpo-gguf-')), 'tool.gguf');
   const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   const notes = await exportGguf('checkpoints/gsm8k-tool', out, 'q8_0');
@@ -226,13 +226,13 @@ test('the command line writes the file, and says that this tokenizer is not know
   said.mockRestore();
 });
 
-/** A folder where node-llama-cpp is installed. */
+/** Folder of an installed node-llama-cpp. */
 const LLAMA_CPP = process.env['NODE_LLAMA_CPP'];
 
 describe.runIf(LLAMA_CPP !== undefined)('computed by llama.cpp', () => {
   const ids = Uint32Array.from({ length: 33 }, (_, i) => (7 * i * i + 3 * i) % 29);
 
-  /** log-probs of ids[1..] */
+  /** Returns log-probs of ids[1..]. */
   function reference({ config, weights }: CheckpointWithTokenizer): Float64Array {
     const mask = new Uint8Array(ids.length - 1).fill(1);
     const group = { prompt: ids.slice(0, 1), samples: [{ tokens: ids.slice(1), mask }] };
@@ -245,7 +245,7 @@ describe.runIf(LLAMA_CPP !== undefined)('computed by llama.cpp', () => {
     const model = modelOf(config);
     const wanted = reference(model);
     for (const [type, tolerance] of [
-      ['F32', 0.01], // its cache holds float16
+      ['F32', 0.01], // its cache contains float16
       ['F16', 0.015],
       ['Q8_0', 0.3],
     ] as const) {

@@ -22,7 +22,7 @@ const tokenizer = new ChatTokenizer(
   readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
 );
 const train = Array.from({ length: 3000 }, (_, i) => trainProblem(i, 1));
-/** Template and numbers: what makes two problems the same. */
+/** Template and numbers. Problems with equal ones count as the same. */
 const identity = (p: Gsm8kProblem) =>
   `${p.template}: ${p.messages[0].content
     .replace(/[A-Z][a-z]{2}\b/g, '')
@@ -30,7 +30,7 @@ const identity = (p: Gsm8kProblem) =>
     ?.join(' ')}`;
 
 describe('generated problems', () => {
-  test('are fixed by index and seed, and differ between seeds', () => {
+  test('problems are determined by index and seed, and differ between seeds', () => {
     expect(trainProblem(17, 1)).toEqual(train[17]);
     expect(trainProblem(17, 2)).not.toEqual(train[17]);
     expect(heldOutProblems(40).slice(0, 20)).toEqual(heldOutProblems(20));
@@ -41,7 +41,7 @@ describe('generated problems', () => {
     expect(new Set(heldOut).size).toBe(256);
     const trained = new Set(train.map(identity));
     expect(heldOut.filter((key) => trained.has(key))).toEqual([]);
-    // Without the split about one in eight train problems would be on the held-out side.
+    // Without the split, about one in eight train problems would be on the held-out side.
     expect(isHeldOut('boxes', { a: 2, b: 3 })).toBe(isHeldOut('boxes', { b: 3, a: 2 }));
   });
 
@@ -60,7 +60,7 @@ describe('generated problems', () => {
       expect(answer).toMatch(/^[1-9]\d{0,3}$/);
       const stated = new Set(messages[0].content.match(/\d+/g));
       for (const number of program.join(' ').replace(/#\d+/g, '').match(/\d+/g) ?? []) {
-        // Halving is said in words.
+        // Halving is written in words.
         expect(stated.has(number) || number === '2', `${messages[0].content} ${program.join(' ')}`).toBe(true);
       }
       expect(messages[0].content).not.toMatch(/[{}]|undefined/);
@@ -90,7 +90,7 @@ describe('generated problems', () => {
     expect(Math.max(...rows.map(({ longest }) => longest))).toBeLessThanOrEqual(72);
   });
 
-  test('more held-out problems than there are is an error that says how many', () => {
+  test('requesting too many held-out problems is an error that states their number', () => {
     expect(() => heldOutProblems(100_000)).toThrow(
       /^100000 held-out problems were asked for, but template "[a-z-]+" has/,
     );
@@ -105,7 +105,7 @@ describe('demonstrations', () => {
   const rightFirst = (p: Gsm8kProblem, i: number) =>
     demonstration(p, keyedRng('demo', i), ERRORS).calls[0].expression === p.program[0];
 
-  test('without errors they end in the answer', () => {
+  test('demonstrations without errors end in the answer', () => {
     for (const p of train.slice(0, 500)) {
       expect(demonstration(p, keyedRng(p.id), NO_ERRORS).final).toBe(`#### ${p.answer}`);
     }
@@ -147,7 +147,7 @@ describe('demonstrations', () => {
     expect(() => swapOnlyIn(ERRORS, 'shares')).toThrow(/swappedTemplates names "shares"; known are boxes, /);
   });
 
-  test('a wrong step goes on with its real result; a division by zero is told right instead', () => {
+  test('a wrong step continues with its real result; instead of a division by zero, the right operation is shown', () => {
     const problem = { ...train[0], program: ['6*4', '#1+5'], answer: '29', template: 'x' };
     const always = { firstSwapped: 1, laterWrong: 0 };
     expect(demonstration(problem, keyedRng(1), always)).toEqual({
@@ -207,7 +207,7 @@ describe('reward', () => {
     [`#### 1234${' '.repeat(291)}`, '1234'],
   ])('%j gives %j, as verl extracts it', (text, answer) => expect(extractAnswer(text)).toBe(answer));
 
-  test('exact match; the shaping is apart from acc', () => {
+  test('only an exact match counts; shaping does not affect acc', () => {
     const shaping = { formatScore: 0.1, toolCallBonus: 0.05 };
     expect(gsm8kReward(sample('#### 1,234'))).toMatchObject({ score: 1, acc: 1 });
     expect(gsm8kReward(sample('#### 1234.0'))).toMatchObject({ score: 0, acc: 0 });
@@ -230,7 +230,7 @@ describe('GSM8K JSONL', () => {
     expect(problem).toMatchObject({ id: 'train.jsonl-0', answer: '1072', program: ['48/2', '48+24'] });
   });
 
-  test('signs of currency go, what the calculator cannot read is left out', () => {
+  test('currency signs are removed, and lines that the calculator cannot read are skipped', () => {
     const [problem] = parseGsm8kJsonl(line('q', '<<$1,000*.5=500>> <<50%=0.5>> <<2x=4>> #### 500'), 'f');
     expect(problem.program).toEqual(['1000*.5']);
   });

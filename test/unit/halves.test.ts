@@ -31,9 +31,9 @@ test('four values at a time become vec4h', () => {
   expect(forms(forward, 'q', 'kv', 'out').code).toContain('alias Act = vec4h;');
 });
 
-test('a form is made once', () => expect(forms(matmul, 'b')).toBe(forms(matmul, 'b')));
+test('the 16-bit form of a kernel is created only once', () => expect(forms(matmul, 'b')).toBe(forms(matmul, 'b')));
 
-test('halves that a kernel cannot take, or not alone, are refused', () => {
+test('16-bit arrays that a kernel cannot use, or not alone, are refused', () => {
   expect(() => forms(headStatsKernel as Kernel, 'logits')).toThrow(
     'kernels/head_stats.wgsl: "logits" is bound to halves, but its elements are "f32".',
   );
@@ -42,7 +42,7 @@ test('halves that a kernel cannot take, or not alone, are refused', () => {
   );
 });
 
-test('bindings whose names begin alike are told apart', () => {
+test('bindings whose names share a prefix are distinguished', () => {
   const code = `
     alias Act = f32;
     @group(0) @binding(0) var<storage, read> dx: array<f32>;

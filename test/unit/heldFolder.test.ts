@@ -1,4 +1,7 @@
-/** One run a folder: who has it, who is refused, what a killed process leaves, and a folder that is taken away under its run. */
+/**
+ * Tests the lock of a run folder: its holder, refused processes, the lock of a killed process, and a folder that is moved away during its
+ * run.
+ */
 
 import { spawn, spawnSync } from 'node:child_process';
 import {
@@ -32,12 +35,12 @@ beforeEach(() => {
 
 const lockFile = () => join(parent, '.run.lock');
 const written = () => JSON.parse(readFileSync(lockFile(), 'utf8')) as Record<string, unknown>;
-/** A lock as a process left it. */
+/** Writes a lock as a process left it. */
 const leave = (holder: object) =>
   writeFileSync(lockFile(), JSON.stringify({ host: hostname(), since: 'then', nonce: '0123456789ab', ...holder }));
 const deadPid = () => spawnSync(process.execPath, ['-e', '']).pid;
 
-test('a folder is locked once, by whom and since when, and free again when it is let go', () => {
+test('a folder can be locked once; the error names holder and time; it is free again after release', () => {
   const lock = lockFolder(folder);
   expect(written()).toMatchObject({ pid: process.pid, host: hostname() });
   expect(() => lockFolder(folder)).toThrow(InputError);
@@ -47,7 +50,7 @@ test('a folder is locked once, by whom and since when, and free again when it is
   lockFolder(folder).release();
 });
 
-test('a process that lives refuses with its number and what to do', () => {
+test('the lock of a live process is refused with its id and what to do', () => {
   const other = spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60_000)']);
   try {
     leave({ pid: other.pid });
@@ -59,9 +62,9 @@ test('a process that lives refuses with its number and what to do', () => {
   }
 });
 
-test('locks of dead processes are taken over: gone, or its number given to another', () => {
+test('locks of dead processes are taken over, also if another process has the id now', () => {
   for (const dead of [{ pid: deadPid() }, { pid: process.pid, started: 'another boot 17' }]) {
-    // Elsewhere nothing tells a process from a later one with its number.
+    // Without /proc, a process cannot be distinguished from a later one with its id.
     if (dead.started !== undefined && process.platform !== 'linux') continue;
     leave(dead);
     const lock = lockFolder(folder);
@@ -71,36 +74,36 @@ test('locks of dead processes are taken over: gone, or its number given to anoth
   }
 });
 
-test('what killed processes left on their way to a lock is cleared', () => {
+test('files that killed processes left while they locked are deleted', () => {
   const pid = deadPid();
   leave({ pid });
-  // One had the right to take the dead one's place, and died before it did.
+  // A process that was allowed to replace the dead one, and died before it did.
   const taker = { host: hostname(), since: 'then', nonce: 'ffffffffffff', pid };
   writeFileSync(`${lockFile()}.0123456789ab`, JSON.stringify(taker));
   lockFolder(folder).release();
   expect(readdirSync(parent)).toEqual([]);
 });
 
-test('a process on another machine may still run: refused, with the file to delete', () => {
+test('the lock of another machine is refused, with the file to delete', () => {
   leave({ pid: 1, host: 'elsewhere' });
   expect(() => lockFolder(folder)).toThrow(
     /process 1 on elsewhere, .* cannot be seen from .*; if it does not, delete .*\.run\.lock\.$/,
   );
 });
 
-test('a file that is no lock is refused by name', () => {
+test('a file that is not a lock is refused by name', () => {
   for (const text of ['', '{}', '{"pid": -1, "host": "x", "nonce": "../../../etc"}']) {
     writeFileSync(lockFile(), text);
     expect(() => lockFolder(folder)).toThrow(/\.run\.lock is no lock that webgrpo can read; delete it if no other run/);
   }
 });
 
-test('a place where no lock can be written is one sentence', () => {
+test('a place where no lock can be written ends in one error message', () => {
   writeFileSync(folder, 'a file');
   expect(() => lockFolder(join(folder, 'inner', 'run'))).toThrow(InputError);
 });
 
-test('folders that a lock needed go with it, unless something else has come to be there', () => {
+test('folders that a lock needed are deleted with it, unless they contain something else', () => {
   lockFolder(join(parent, 'a', 'b', 'run')).release();
   expect(readdirSync(parent)).toEqual([]);
   const lock = lockFolder(join(parent, 'a', 'b', 'run'));
@@ -109,15 +112,15 @@ test('folders that a lock needed go with it, unless something else has come to b
   expect(readdirSync(join(parent, 'a'))).toEqual(['kept']);
 });
 
-test('of many that start at once exactly one has the folder, on a free one and on that of a dead process', async () => {
+test('of many processes that start together exactly one gets the lock, of a free folder and of a dead process', async () => {
   const code = asJavaScript('src/cli/process/lock.ts', 'src/errors.ts');
   const program = `
     import { readSync } from 'node:fs';
     const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
     console.log('ready');
-    readSync(0, new Uint8Array(1)); // all begin at a byte of the test
+    readSync(0, new Uint8Array(1)); // all start at a byte from the test
     try { lockFolder(process.argv[1]); console.log('won'); } catch (error) { console.log(error.name); }
-    setTimeout(() => {}, 60_000);`; // who has it keeps it until the last has tried
+    setTimeout(() => {}, 60_000);`; // the holder keeps the lock until the last has tried
   for (const isLeft of [false, true]) {
     if (isLeft) leave({ pid: deadPid() });
     const all = Array.from({ length: 8 }, () => {
@@ -134,7 +137,7 @@ test('of many that start at once exactly one has the folder, on a free one and o
   }
 }, 60_000);
 
-test('two names of one folder are one', async () => {
+test('two names of one folder share a lock', async () => {
   mkdirSync(folder);
   symlinkSync(folder, join(parent, 'link'));
   const held = holdFolder(folder);
@@ -166,7 +169,7 @@ test.each<[string, () => void]>([
   expect(readdirSync(parent, { recursive: true })).toEqual(before);
 });
 
-test('an earlier run of the name is moved away by the run that has the name', async () => {
+test('a run renames an earlier run of its name', async () => {
   const create = async (seed: number) => {
     using held = holdFolder(folder);
     return await RunFolder.create(held.files, folder, { seed });

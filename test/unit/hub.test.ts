@@ -1,4 +1,4 @@
-/** Downloads against a local server that behaves like a Hugging Face hub, and misbehaves on request. */
+/** Tests downloads from a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
@@ -29,7 +29,7 @@ const CONFIG = parseModelConfig({
 const WEIGHTS = initWeights(CONFIG, 1);
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** A checkpoint in two shards, with a tokenizer. */
+/** Returns a checkpoint in two shards, with a tokenizer. */
 function repository(): Map<string, Uint8Array> {
   const files: Map<string, Uint8Array> = saveCheckpoint({
     config: CONFIG,
@@ -85,7 +85,7 @@ test('a repository: every file once, through redirects, then from the cache alon
   await openCheckpoint(await fetched());
 });
 
-test('a transfer that breaks goes on where it stopped', async () => {
+test('a broken download continues where it stopped', async () => {
   hub.faults.set(SHARD, [hub.cutAfter(SHARD, 30_000), answerWith(503)]);
   const { weights } = await openCheckpoint(await fetched());
   expect(await collectWeights(weights)).toEqual(WEIGHTS);
@@ -94,14 +94,14 @@ test('a transfer that breaks goes on where it stopped', async () => {
   expect(asked[2]).toBe(`/cdn/${SHARD} bytes=30000-`);
 });
 
-test('a run that was ended half-way goes on in the next; a file that changed meanwhile starts anew', async () => {
+test('an interrupted download continues in the next process; a file that changed meanwhile restarts', async () => {
   hub.faults.set(SHARD, [hub.cutAfter(SHARD, 20_000), answerWith(500), answerWith(500)]);
   expect(await refusal(fetched({ attempts: 2 }))).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} could not be downloaded: the server answered 500 Internal Server Error ` +
       '(2 attempts). Check the network, then start again: it goes on where it stopped.',
   );
   hub.faults.clear();
-  // Other bytes of the same length under the same name: the ETag is another, so what was kept is no start of them.
+  // Other bytes of the same length under the same name. The ETag differs, so the partial download must not be continued.
   const other = hub.files.get(SHARD)!.slice();
   other[other.length - 2] ^= 1;
   hub.files.set(SHARD, other);
@@ -114,7 +114,7 @@ test('a run that was ended half-way goes on in the next; a file that changed mea
   expect(await collectWeights(model.weights)).not.toEqual(WEIGHTS);
 });
 
-test('bytes that are not what was promised are fetched once more, then refused', async () => {
+test('wrong bytes are downloaded once more, then refused', async () => {
   const good = hub.files.get(SHARD)!;
   const bad = good.slice();
   bad[good.length - 1] ^= 1;
@@ -129,7 +129,7 @@ test('bytes that are not what was promised are fetched once more, then refused',
   );
 });
 
-test('a server that drips is given up, and so is one that sends more weights than the config has', async () => {
+test('a server that is too slow, or sends more weights than the config has, is abandoned', async () => {
   const drip = (bytes: number) => (response: ServerResponse) => {
     response.writeHead(200, { etag: '"x"' });
     const timer = setInterval(() => response.write(new Uint8Array(bytes)), 5);
@@ -143,7 +143,7 @@ test('a server that drips is given up, and so is one that sends more weights tha
   expect(await refusal(fetched({}, `${hub.endpoint}/files`))).toMatch(/sends more than the \d+ bytes it may have/);
 });
 
-test('a model that is not supported is refused before its weights are asked for', async () => {
+test('an unsupported model is refused before its weights are requested', async () => {
   hub.files.set('config.json', text('{"architectures":["MambaForCausalLM"]}'));
   expect(await refusal(fetched())).toMatch(/^config.json: "architectures" is /);
   expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
@@ -169,13 +169,13 @@ test('an address with a query is refused without its text, which may be a secret
   );
 });
 
-test('a silent connection is given up, and tried again', async () => {
+test('a silent connection is closed, and retried', async () => {
   hub.faults.set(SHARD, [() => {}]);
   await fetched({ silenceMs: 200 });
   expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
 });
 
-test('a folder of files at a URL: no list, so each is asked for; later only whether it changed', async () => {
+test('a folder at a URL has no list, so each file is requested; later requests only ask for changes', async () => {
   const url = `${hub.endpoint}/files/`;
   const checkpoint = await openCheckpoint(await fetched({}, url));
   expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
@@ -189,7 +189,7 @@ test('a folder of files at a URL: no list, so each is asked for; later only whet
   );
 });
 
-test('what the hub refuses, and a hub that is not there', async () => {
+test('refusals of the hub, and an unreachable hub, are errors', async () => {
   expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision; check its name.');
   hub.close();
   expect(await refusal(fetched())).toBe(
@@ -198,7 +198,7 @@ test('what the hub refuses, and a hub that is not there', async () => {
 });
 
 describe('the token', () => {
-  /** The authorization headers that a server at another address was sent. */
+  /** Returns the authorization headers that a server at another address received. */
   async function sentTo(options: HubOptions, model: (origin: string) => string) {
     const seen: (string | undefined)[] = [];
     const server = createServer((request, response) => {
@@ -216,19 +216,19 @@ describe('the token', () => {
   }
   const token = 'hf_SECRET';
 
-  test('goes to the endpoint, for its repositories and for addresses on it', async () => {
+  test('the token is sent to the endpoint, for its repositories and for addresses on it', async () => {
     expect(await sentTo({ token, endpoint: 'ORIGIN' }, () => 'org/tiny')).toEqual([`Bearer ${token}`]);
     const seen = await sentTo({ token: `${token}\n`, endpoint: 'ORIGIN' }, (origin) => `${origin}/org/tiny`);
     expect(new Set(seen)).toEqual(new Set([`Bearer ${token}`]));
   });
 
-  test('goes to no other host, whoever named it', async () => {
+  test('the token is not sent to any other host, whoever named it', async () => {
     expect(new Set(await sentTo({ token }, (origin) => `${origin}/steal`))).toEqual(new Set([undefined]));
     const other = await sentTo({ token, endpoint: hub.endpoint }, (origin) => `${origin}/steal`);
     expect(new Set(other)).toEqual(new Set([undefined]));
   });
 
-  test('does not leave this machine over plain http', async () => {
+  test('the token is not sent to other machines over plain http', async () => {
     const seen: (string | null)[] = [];
     vi.stubGlobal('fetch', (_: string, init: RequestInit) => {
       seen.push(new Headers(init.headers).get('authorization'));
@@ -244,7 +244,7 @@ describe('the token', () => {
     expect(seen).toEqual([null, `Bearer ${token}`]);
   });
 
-  test('stands in no message', async () => {
+  test('the token is in no message', async () => {
     expect(await refusal(fetched({ token: 'hf_SECRET\nx' }))).toBe(
       'HF_TOKEN holds white space or letters that no token has; set it to the token alone.',
     );
@@ -296,7 +296,7 @@ describe('a hub that lies', () => {
   });
 });
 
-test('what is an address', () => {
+test('addresses are distinguished from paths', () => {
   expect(isRemote('org/name@../../../x')).toBe(false);
   expect(['org/name', 'HuggingFaceTB/SmolLM2-135M-Instruct@v1.0', 'https://a.b/c'].every(isRemote)).toBe(true);
   expect(['name', './a/b', '/a/b', 'a/b/c', '../a'].some(isRemote)).toBe(false);

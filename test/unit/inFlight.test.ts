@@ -1,4 +1,4 @@
-/** Samples in flight without a GPU: what a record gives back to a loop, and which states of a checkpoint are refused. */
+/** Tests samples in flight without a GPU: what a record returns to a loop, and which states of a checkpoint are refused. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { decodeGroups, encodeGroups, type SavedGroup } from '../../src/grpo/generate/savedGroups.ts';
@@ -42,7 +42,7 @@ const plain = defineTool({
 const both = [saving, plain].map(({ name }) => ({ name, args: {} }));
 let word = 'go on';
 
-/** Turn, both tools, a word, turn, both tools. */
+/** An agent loop: turn, both tools, a word, turn, both tools. */
 registerAgentLoop('in-flight', async (sample) => {
   await sample.generate();
   await sample.callTools(both);
@@ -52,7 +52,7 @@ registerAgentLoop('in-flight', async (sample) => {
   return 'completed';
 });
 
-/** Runs the loop; `hang` = its second turn never ends, and the record is what a checkpoint then keeps. */
+/** Runs the loop. With `hang`, its second turn never ends, and the record is then what a checkpoint contains. */
 async function start(record: SampleRecord, turns: string[], hang = false) {
   calls = [];
   const engine = new ScriptedTurns(turns);
@@ -83,7 +83,7 @@ async function saved() {
   return throughFile(await record.save(drawn));
 }
 
-test('a loop that is started again gets what it had received, and the engine the rest of its turn', async () => {
+test('a restarted loop receives its earlier results again, and the engine generates only the rest of its turn', async () => {
   const whole = await start(new SampleRecord(), ['One.', 'Two.']);
   const state = await saved();
   expect(state.received).toHaveLength(2);
@@ -93,11 +93,11 @@ test('a loop that is started again gets what it had received, and the engine the
   expect(again!.trajectory).toEqual(whole!.trajectory);
   expect(again!.messages).toEqual(whole!.messages);
   expect(again!.toolStates).toEqual({ saving: { n: 2 }, plain: { n: 2 } });
-  // The first call of `plain` is made again for its state; that of `saving` is not.
+  // The first call of `plain` is repeated to restore its state; that of `saving` is not.
   expect(calls).toEqual(['plain', 'saving', 'plain']);
 });
 
-test('a loop that asks for something else goes on from there by itself', async () => {
+test('a restarted loop that makes other requests continues without the record', async () => {
   const state = await saved();
   word = 'another word';
   try {
@@ -113,7 +113,7 @@ test('a loop that asks for something else goes on from there by itself', async (
   }
 });
 
-test('a sample that has ended keeps its reward, and its tools are left alone', async () => {
+test('an ended sample keeps its reward, and its tools are not called', async () => {
   const record = new SampleRecord();
   const whole = await start(record, ['One.', 'Two.']);
   record.scored({ score: NaN, acc: 1 });
@@ -125,7 +125,7 @@ test('a sample that has ended keeps its reward, and its tools are left alone', a
   expect([engine.requests, calls]).toEqual([[], []]);
 });
 
-test('a tool that cannot restore its state says so in one sentence', async () => {
+test('a tool that cannot restore its state ends in one error message', async () => {
   const state = await saved();
   const broken = { ...saving, restore: () => Promise.reject(new Error('no such file')) };
   await expect(
@@ -136,7 +136,7 @@ test('a tool that cannot restore its state says so in one sentence', async () =>
   );
 });
 
-test('samples that go on are let go in their order, and without those that do not come', async () => {
+test('resumed samples start in their order, and do not wait for missing ones', async () => {
   const line = new StartLine();
   const turn = { asked: 0, drawn };
   const [a, b, c] = [0, 1, 2].map(() => new SampleRecord({ received: [], turn }, line));
@@ -193,7 +193,7 @@ test.each<[string[], unknown, string]>([
   );
 });
 
-/** What webgrpo 0.1.0 wrote, by the kind of file. */
+/** States that webgrpo 0.1.0 wrote, by the kind of file. */
 const stored = JSON.parse(readFileSync('test/fixtures/tokens.json', 'utf8')) as {
   partialRollout: { parts: { inFlight: unknown } };
   client: unknown;

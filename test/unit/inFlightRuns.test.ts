@@ -1,6 +1,6 @@
 /**
- * A checkpoint with samples in flight: partial rollouts in the middle of turns, constrained calls and stop strings, tools with
- * states and an agent loop of the user's own. A run resumed from it equals the unbroken run, bit for bit.
+ * Tests a checkpoint with samples in flight: partial rollouts in the middle of turns, constrained calls and stop strings, tools with
+ * states, and a user's own agent loop. A run resumed from it must equal the undisturbed run, bit for bit.
  */
 import { readFileSync } from 'node:fs';
 import { afterEach, expect, test } from 'vitest';
@@ -22,7 +22,7 @@ import { readBack, scriptedEngine, useSlowClock, withoutTimes } from '../scripte
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];
 
-/** How often tools were called and restored: a state that is saved needs no second call. */
+/** Number of calls and restores of tools. A state that is saved needs no second call. */
 const used = { ledger: 0, tally: 0, restored: 0 };
 afterEach(() => void Object.assign(used, { ledger: 0, tally: 0, restored: 0 }));
 
@@ -43,7 +43,7 @@ const ledger = defineTool({
     return { entries: saved as number[] };
   },
 });
-/** Begins each sample by an observation of its own; steps answer turns of tool_agent that call nothing. */
+/** Creates an environment that starts each sample with an observation of its own. Its steps answer turns of tool_agent without calls. */
 const environmentOf = (name: string) =>
   defineEnvironment({
     name,
@@ -62,7 +62,7 @@ const tally = defineTool({
   },
 });
 
-/** An untrained model begins a call by a nudge alone; a turn without one calls the tools with a state. */
+/** An untrained model starts a call only because of a bias. After a turn without one, the loop calls the tools that have a state. */
 registerAgentLoop('nudged', async (sample) => {
   const index = Number(sample.input.problem.id);
   for (let turns = 1 + (index % 4); turns > 0; turns--) {
@@ -126,12 +126,12 @@ const config = resolveTrainConfig({
 interface Run {
   history: Metrics[];
   samples: Sample[][];
-  /** Ids of samples as they were scored. */
+  /** Ids of samples in the order in which they were scored. */
   scored: string[];
   checkpoints: Checkpoint[];
 }
 
-/** Trains on an engine of its own. */
+/** Trains on a separate engine. */
 async function run(from?: Checkpoint, { config: own = config, engine = scriptedEngine() } = {}): Promise<Run> {
   const [samples, scored, checkpoints]: [Sample[][], string[], Checkpoint[]] = [[], [], []];
   const trainer = new GrpoTrainer({
@@ -161,10 +161,10 @@ interface Saved {
 const inFlight = ({ state }: Checkpoint) =>
   ((state.parts?.['inFlight'] ?? []) as Saved[]).flatMap(({ samples }) => samples);
 
-test('a run gone on with from a checkpoint with samples in flight is the unbroken one', async () => {
+test('a run resumed from a checkpoint with samples in flight equals the undisturbed run', async () => {
   const whole = await run();
   expect(whole.checkpoints).toHaveLength(5);
-  // What the test is about is there: turns begun, tools answered and their states, and after an evaluation samples that ended.
+  // The situation that the test is about exists: started turns, answered tools and their states, and after an evaluation finished samples.
   const saved = inFlight(whole.checkpoints[2]);
   expect(saved.some(({ turn }) => turn !== undefined && turn.drawn.tokenIds.length > 0)).toBe(true);
   expect(saved.some(({ turn, received }) => turn !== undefined && received.length > 0)).toBe(true);
@@ -181,12 +181,12 @@ test('a run gone on with from a checkpoint with samples in flight is the unbroke
     expect(seen(rest.samples)).toEqual(seen(whole.samples.slice(at)));
     expect(weightsOf(rest.checkpoints.at(-1)!)).toEqual(weightsOf(whole.checkpoints[4]));
     expect(rest.checkpoints.at(-1)!.state).toEqual(whole.checkpoints[4].state);
-    // Nobody hears of a sample twice.
+    // No sample is reported twice.
     expect(whole.scored.slice(-rest.scored.length)).toEqual(rest.scored);
   }
 });
 
-/** Fewer samples than above, whose engine also cuts the distribution: each token has a log-mass. */
+/** Settings with fewer samples, whose engine also truncates the distribution, so that each token has a log-mass. */
 const small = {
   ...config,
   rollout: { ...config.rollout, n: 2, overSampleRate: 1 },

@@ -1,4 +1,4 @@
-/** `webgrpo init`: a folder that is whole, tests itself, and takes nobody's place. */
+/** Tests `webgrpo init`: the folder is complete, its own test passes, and existing files are kept. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, promises, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
-/** The disk below `root`, as a user who stands there sees it. */
+/** Returns the disk below `root`, as seen by a user in that folder. */
 const below = (files: FileSystem): FileSystem => ({
   ...files,
   exists: (path) => files.exists(join(root, path)),
@@ -43,7 +43,7 @@ test.each(Object.keys(TEMPLATES))(
   },
 );
 
-/** Trains two steps on the scripted engine, and says what its run folder has of them. */
+/** Trains two steps on the scripted engine, and returns the metrics in its run folder. */
 async function trained(config: string, ...overrides: string[]): Promise<Metrics[]> {
   const kept = mkdtempSync(join(tmpdir(), 'webgrpo-init-run-'));
   const settings = [
@@ -80,7 +80,7 @@ test('the example of docs/guides/tasks.md trains, its rewards from 0 to 1', asyn
   expect(rewards.every((reward) => reward >= 0 && reward <= 1)).toBe(true);
 });
 
-test('what is there stays as it is, but an empty folder is filled', async () => {
+test('existing files stay unchanged, but an empty folder is filled', async () => {
   mkdirSync(join(root, 'held'));
   writeFileSync(join(root, 'held', 'mine.txt'), 'x');
   writeFileSync(join(root, 'file'), 'x');
@@ -110,7 +110,7 @@ test('an unknown template names the nearest', async () => {
   await expect(write('x', '__proto__')).rejects.toThrow(/--template is "__proto__"/);
 });
 
-test('a folder that cannot be written ends in a sentence, with nothing half-written', async () => {
+test('a folder that cannot be written ends in an error, with no partial files', async () => {
   for (const at of [0, 2]) {
     let opened = 0;
     const refusing = diskFiles({

@@ -1,4 +1,4 @@
-/** Signals: the first asks for a stop that saves, a second ends the process, and one that comes twice by npm is one. */
+/** Tests signals: the first requests a stop that saves, a second ends the process, and one that npm forwards counts once. */
 
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { asJavaScript } from '../asJavaScript.ts';
 
 const root = asJavaScript('src/cli/process/interrupt.ts', 'src/cli/process/io.ts');
 
-/** A process of its own, whose clock is `now`, that hears `program`'s signals. */
+/** Runs `program` in a separate process with a simulated clock `now`, and sends it signals. */
 function run(program: string) {
   const { status, signal, stdout, stderr } = spawnSync(
     process.execPath,
@@ -15,7 +15,7 @@ function run(program: string) {
       '-e',
       `import { writeSync } from 'node:fs';
       import { onInterrupt } from '${root}/src/cli/process/interrupt.js';
-      setInterval(() => {}, 1000); // what keeps a run alive
+      setInterval(() => {}, 1000); // keeps the process alive like a run
       let now = 1000;
       performance.now = () => now;
       const say = (words) => writeSync(1, words + '. ');
@@ -42,7 +42,7 @@ test.each([
   const ended = run(`
     onInterrupt(() => say('stop'));
     await get('${signal}');
-    now += 50; // npm hands on what the terminal has sent already
+    now += 50; // npm forwards the signal that the terminal has sent already
     await get('${signal}');
     say('once');
     now += 1000;
@@ -50,7 +50,7 @@ test.each([
   expect(ended).toEqual({ status: null, signal, said: `stop. once. exit ${code}. `, stderr: '' });
 });
 
-test('while nothing is worth saving the first ends the process', () => {
+test('while there is nothing to save, the first signal ends the process', () => {
   const ended = run(`
     const done = onInterrupt(() => say('stop'));
     done();

@@ -3,14 +3,14 @@ import { type JavascriptLimits, javascriptTool, runJavascript } from '../../src/
 import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
 import { run } from '../scriptedTurns.ts';
 
-/** Work alone ends programs here: by the clock none is ended but the one that says so. */
+/** Limits that end programs by their processor time only. One test uses the wall clock. */
 const LIMITS = { timeMs: 50, clockMs: 120_000, memoryBytes: 16 * 2 ** 20, maxOutput: 200 };
 const js = (code: string, limits: JavascriptLimits = LIMITS) => runJavascript(code, limits);
 
-// The limit that ends a hostile program, whatever the machine's speed.
+// Message of the limit that ends a hostile program, whatever the machine's speed.
 const WORK = 'Error: the program ran longer than 50 ms';
 const MEMORY = 'Error: InternalError: out of memory';
-/** Where little memory is left for the error itself. */
+/** Messages when little memory is left for the error itself. */
 const MEMORY_FULL = /^Error: (InternalError: out of memory|null|a value that cannot be shown)$/;
 const STACK = 'Error: InternalError: stack overflow';
 const PRINTED = 'Error: the program printed more than 200 characters';
@@ -114,7 +114,7 @@ describe('hostile programs', () => {
     expect(await js('1 + 1')).toBe('2');
   });
 
-  test('memory, caught: little work in much time, which the clock ends', async () => {
+  test('a program that catches memory errors needs little processor time, and ends by the wall clock', async () => {
     const code = 'const a = []; for (;;) try { a.push(new Uint8Array(1e5)) } catch {}';
     expect(await js(code, { ...LIMITS, timeMs: 60_000, clockMs: 500 })).toBe(
       'Error: the program ran longer than 60000 ms',
@@ -147,14 +147,14 @@ describe('hostile programs', () => {
     },
   );
 
-  test('nothing stays behind for the next program, nor outside', async () => {
+  test('a program leaves no state for the next program, nor outside', async () => {
     await js('globalThis.left = 1; Object.prototype.left = 1; JSON.stringify = 0; print = console.log = null');
     expect(await js('typeof left + typeof ({}).left; print(JSON.stringify([1]))')).toBe('[1]');
     expect(await js('typeof left + typeof ({}).left')).toBe('undefinedundefined');
     expect(({} as Record<string, unknown>)['left']).toBeUndefined();
   });
 
-  test('programs that fill their memory leave the next one unharmed, and the memory is the next one\u2019s', async () => {
+  test('programs that fill their memory do not affect the next one, which gets the memory', async () => {
     const fill = 'const a = []; for (;;) a.push(new Uint8Array(1e6))';
     const limits = LIMITS;
     const outputs = await Promise.all(Array.from({ length: 60 }, () => runJavascript(fill, limits)));
@@ -166,7 +166,7 @@ describe('hostile programs', () => {
 describe('the worker', () => {
   const PROGRAM = { ...LIMITS, code: '1', seed: 0 };
 
-  test('is kept from program to program, and at most so many run at once', async () => {
+  test('a worker is reused for the next program, and their number is limited', async () => {
     const sandbox = new Sandbox(2);
     await Promise.all(Array.from({ length: 10 }, () => sandbox.run(PROGRAM)));
     expect(sandbox.started).toBe(2);
@@ -191,15 +191,15 @@ const holding = () => process.getActiveResourcesInfo().filter((name) => name ===
 
 test('an idle worker does not keep Node alive', async () => {
   await js('1');
-  await new Promise((resolve) => setTimeout(resolve, 100)); // workers that were ended go
+  await new Promise((resolve) => setTimeout(resolve, 100)); // time for ended workers to disappear
   const held = holding();
   const sandbox = new Sandbox(1);
   await sandbox.run({ ...LIMITS, code: '1', seed: 0 });
-  expect(holding()).toBeLessThanOrEqual(held); // fewer where the test runner let go of one of its own meanwhile
+  expect(holding()).toBeLessThanOrEqual(held); // fewer if the test runner released one of its own meanwhile
   sandbox.close();
 });
 
-test('limits that cannot be are refused', () => {
+test('impossible limits are refused', () => {
   expect(() => javascriptTool({ memoryBytes: 2 ** 30 })).toThrow(
     "The javascript tool's memoryBytes is 1073741824; allowed: an integer from 16777216 to 268435456.",
   );
@@ -211,7 +211,7 @@ test('as a tool of an agent loop', async () => {
   expect(messages[1]).toEqual({ role: 'tool', content: '42' });
 });
 
-test('QuickJS giving up is told as what the program did, and written nowhere', async () => {
+test("an abort of QuickJS is reported as the program's error, and printed nowhere", async () => {
   const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   try {
     expect(await js('eval("(".repeat(1e5))')).toMatch(/^Error: /);

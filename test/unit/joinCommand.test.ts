@@ -15,7 +15,7 @@ test.each([
   );
 });
 
-test('a task module is taken from this machine or not at all', () => {
+test('a task module is loaded only from this machine', () => {
   const module = { ...task({}), module: 'https://example.com/task.js' };
   expect(() => taskFor(module, undefined)).toThrow('give your own copy of it with --module FILE');
   expect(taskFor(module, './mine.js').module).toBe('./mine.js');

@@ -1,4 +1,4 @@
-/** The task without code: what a line may be, how each reward compares, and what a user hears of a file that does not fit. */
+/** Tests the task without code: allowed lines, how each reward compares, and errors of a file that does not fit. */
 
 import fc from 'fast-check';
 import { mkdtempSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ test.each(GROUPED)('%s is ten thousand', (written) => {
   expect([lastNumber(`The answer is ${written}.`), lastNumber(`${written} 7`)]).toEqual(['10000', '7']);
 });
 
-test('digits that are no group of three are numbers of their own', () => {
+test('digits that do not form groups of three are separate numbers', () => {
   expect([String.raw`10\,00`, String.raw`f(1,\!2)`, '10{,}0000'].map(lastNumber)).toEqual(
     ['00', '2', '0000'].map((n) => lastNumber(n)),
   );
@@ -215,7 +215,7 @@ describe('files', () => {
     expect(sentence(() => taskOf(' \n'))).toBe('a.jsonl holds no problems; expected one JSON object a line.');
   });
 
-  test('sets by name, each with so many problems; from the command line too', async () => {
+  test('named sets have their number of problems, from the command line too', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'webgrpo-jsonl-'));
     const at = (name: string, text: string) => {
       writeFileSync(join(folder, name), text);
@@ -316,7 +316,7 @@ describe('rewards', () => {
     expect(message.slice(0, why.length)).toBe(why);
   });
 
-  test('number: what is written around it and how does not matter, and no other number is equal', () => {
+  test('number: context and notation do not matter, and no other number is equal', () => {
     const words = fc.constantFrom(
       '',
       ' apples',
@@ -373,7 +373,7 @@ describe("a reward of one's own", () => {
     return timedReward(task, sampleOf(await task.train(0, 1), 'a'), 100);
   };
 
-  test('a number, a whole reward, null; the line as it is', async () => {
+  test('a reward can be a number, an object, or null; it receives the unchanged line', async () => {
     expect(await given('export default () => 0.5')).toEqual({ score: 0.5, acc: 0.5 });
     expect(await given('export default async () => ({ score: 2, acc: 1 })')).toEqual({ score: 2, acc: 1 });
     expect(await given('export default () => null')).toEqual({ score: NaN, acc: NaN });
@@ -418,7 +418,7 @@ describe("a reward of one's own", () => {
     for (const fault of faults) expect(fault).toMatch(message);
   });
 
-  test('a module that is not there, not named, or not asked for', async () => {
+  test('a module that is missing, not named, or not needed is an error', async () => {
     const open = (options: Record<string, string>) => openTask({ name: 'jsonl', timeoutS: 60, path, options });
     await expect(open({ reward: 'module', module: 'nope.mjs' })).rejects.toThrow(
       'task.options.module: there is no nope.mjs.',

@@ -1,4 +1,4 @@
-/** What the page keeps of its runs: which checkpoints stay, what changed in words, a run as a .zip, a step that came out again. */
+/** Tests the page's saved runs: which checkpoints are kept, differences in words, a run as a .zip, and a repeated step. */
 
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
@@ -17,11 +17,12 @@ describe('checkpoints that stay', () => {
   const saved = (steps: number[], bytes = 1) => steps.map((step) => ({ step, bytes }));
   const to = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
 
-  test('all, where there is room', () => expect(evenlySpaced(saved([1, 2, 3]), 3)).toEqual([1, 2, 3]));
+  test('all checkpoints are kept if there is space', () =>
+    expect(evenlySpaced(saved([1, 2, 3]), 3)).toEqual([1, 2, 3]));
 
-  test('the newest two always', () => expect(evenlySpaced(saved(to(9), 10), 1)).toEqual([8, 9]));
+  test('the newest two are always kept', () => expect(evenlySpaced(saved(to(9), 10), 1)).toEqual([8, 9]));
 
-  test('the others lie evenly over the run, whenever they are thinned', () => {
+  test('the other checkpoints are evenly spaced over the run, whenever they are thinned', () => {
     let kept: number[] = [];
     for (const step of to(64)) {
       kept = evenlySpaced(saved([...kept, step]), 8);
@@ -38,9 +39,9 @@ describe('what changed', () => {
   const config = (...overrides: string[]) => parseTrainConfig(text, { source: 'c', overrides, note: () => {} });
   const words = (...overrides: string[]) => changeWords(stringify(config()), config(...overrides));
 
-  test('nothing, in no words', () => expect(words()).toEqual([]));
+  test('no changes give no text', () => expect(words()).toEqual([]));
 
-  test('in plain words, the telling keys first', () => {
+  test('changes are in plain words, the important keys first', () => {
     expect(words('seed=7', 'actor.optim.lr=1e-5', 'rollout.topK=5', 'actor.policyLoss.lossMode=cispo')).toEqual([
       expect.stringMatching(/^loss \w+ \u2192 cispo$/),
       expect.stringMatching(/^learning rate .* \u2192 1e\u22125$/),
@@ -49,14 +50,14 @@ describe('what changed', () => {
     ]);
   });
 
-  test('not the name of the run', () => expect(words('name=other')).toEqual([]));
+  test('the name of the run is not a change', () => expect(words('name=other')).toEqual([]));
 });
 
 describe('a step done again', () => {
-  test('is the same whatever a clock measured', () =>
+  test('a repeated step is equal whatever a clock measured', () =>
     expect(differing({ a: 0.1, 'timing_s/step': 1, 'perf/x': 2, 'val-core/t': 1 }, { a: 0.1 })).toEqual([]));
 
-  test('is another where a bit is', () =>
+  test('a repeated step differs if one bit does', () =>
     expect(differing({ a: 0.1, b: 1 }, { a: 0.1 + 2 ** -55, b: 1, c: 0 })).toEqual(['a', 'c']));
 });
 
@@ -69,7 +70,7 @@ describe('.zip', () => {
   const bytesOf = (content: Uint8Array | string) =>
     typeof content === 'string' ? new TextEncoder().encode(content) : content;
 
-  test('is read as it was written', async () => {
+  test('a .zip is read back unchanged', async () => {
     const read = await readZip(writeZip('a run', files), 'run.zip');
     expect(read).toEqual(new Map(Array.from(files, ([path, content]) => [`a run/${path}`, bytesOf(content)])));
   });

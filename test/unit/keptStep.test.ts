@@ -1,4 +1,4 @@
-/** Kept steps: what is read back is what was written, bit for bit, and a file that is anything else is refused in one sentence. */
+/** Tests kept steps: they are read back bit for bit, and any other file is refused with one error message. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ const FILE = 'rollouts/step-7.safetensors';
 const float = fc.float({ noDefaultInfinity: true });
 const number = fc.double({ noDefaultInfinity: true });
 const id = fc.integer({ min: 0, max: 2 ** 17 });
-/** JSON that comes back as it was: -0 and undefined do not. */
+/** JSON values that survive a round trip: -0 and undefined do not. */
 const plain = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as unknown);
 
 const trajectory = fc
@@ -68,7 +68,7 @@ const samples = fc.array(
   { minLength: 1, maxLength: 5 },
 );
 
-/** Advantages and what else a step may have, drawn for these samples. */
+/** Generates advantages and the other parts of a step for these samples. */
 const inputsOf = (drawn: readonly Sample[]) => {
   const perToken = fc.tuple(
     ...drawn.map(({ trajectory: { mask } }) =>
@@ -98,11 +98,11 @@ const step = samples.chain((drawn) =>
 
 const singles = (values: readonly ArrayLike<number>[]) => values.map((all) => Float32Array.from(all));
 
-test('what is kept comes back bit for bit', async () => {
+test('a kept step is read back bit for bit', async () => {
   await fc.assert(
     fc.asyncProperty(step, async ({ samples: wrote, advantages, inputs }) => {
       const { samples: read, ...rest } = await decodeStep(Buffer.from(await encodeStep(NAME, wrote, inputs)), FILE);
-      expect(read).toEqual(wrote); // fast-check makes objects without a prototype
+      expect(read).toEqual(wrote); // fast-check creates objects without a prototype
       const { klCoef, baselines, refLogProbs, oldLogProbs } = inputs.extras;
       expect(rest).toEqual({
         ...NAME,
@@ -142,7 +142,7 @@ const advantagesOf = (...values: number[]) =>
   ({ tokens: { advantages: values.map((a) => [a, 0, a]) }, extras: {} }) as unknown as StepInputs;
 const encoded = () => encodeStep(NAME, two, advantagesOf(1, -1));
 
-test('a token takes 7 bytes where its sample has one advantage and one version of the weights', async () => {
+test('a token takes 7 bytes if its sample has one advantage and one weight version', async () => {
   const longer = (tokens: number) => ({
     ...two[0],
     trajectory: {
@@ -171,7 +171,7 @@ const refusal = (bytes: Uint8Array): Promise<unknown> =>
     (error: unknown) => error,
   );
 
-test('whatever bit is flipped and wherever it is cut, it is refused in one sentence', async () => {
+test('a file with any flipped bit or any truncation is refused with one error message', async () => {
   const whole = await encoded();
   const check = async (bytes: Uint8Array) => {
     const error = await refusal(bytes);
@@ -185,7 +185,7 @@ test('whatever bit is flipped and wherever it is cut, it is refused in one sente
   await fc.assert(fc.asyncProperty(fc.uint8Array({ maxLength: 64 }), check), { numRuns: 30 });
 });
 
-describe('files of other contents, whole as they are', () => {
+describe('intact files with other contents', () => {
   const changed = async (edit: (columns: Map<string, unknown>) => void, metadata: object = {}) => {
     const { columns, metadata: given } = await readColumns(await encoded(), FILE);
     edit(columns);
@@ -239,14 +239,14 @@ describe('files of other contents, whole as they are', () => {
   });
 });
 
-test('a problem that JSON cannot hold ends the run in a sentence', async () => {
+test('a problem that JSON cannot hold ends the run with one error message', async () => {
   const sample = { ...two[0], problem: { ...two[0].problem, big: 1n } };
   await expect(encodeStep(NAME, [sample], advantagesOf(1))).rejects.toThrow(
     /^trainer\.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step \(.*BigInt.*\); leave such values out, or set it to false\.$/,
   );
 });
 
-test('the hash of the settings is another where numbers could be, and the same where they are not', () => {
+test('the hash of the settings changes with the settings that affect numbers, and with no others', () => {
   const hash = (more: object) => settingsHash(resolveTrainConfig({ name: 'x', model: { path: 'm' }, ...more }));
   expect(hash({ trainer: { totalTrainingSteps: 9 } })).toBe(hash({}));
   expect(hash({ seed: 2 })).not.toBe(hash({}));

@@ -5,7 +5,7 @@ import { type Declarations, defineKernel, readDeclarations } from '../../src/gpu
 import { rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
 import { printedKernels } from '../printedKernels.ts';
 
-test('bindings come from the WGSL, comments and order notwithstanding', () => {
+test('bindings are parsed from the WGSL, whatever its comments and order', () => {
   const code = `
     struct Params { n: u32, eps: f32 }
     override WG: u32 = 64u; // threads
@@ -44,7 +44,7 @@ test.each([
   expect(() => defineKernel({ ...rmsnormKernel, ...change })).toThrow(`kernels/rmsnorm.wgsl: ${message}`);
 });
 
-/** Every shape in which a kernel is printed, those included that no adapter here runs. */
+/** Every variant in which a kernel is printed, including those that no adapter here runs. */
 const PRINTED = printedKernels([4, 16, 20, 64, 128]);
 
 test.each(['matmul_plain_4x4', 'matmul_workgroup_4x4', 'matmul_packed_plain_2x8', 'attention_d16'])(
@@ -92,7 +92,7 @@ describe('every kernel', () => {
   });
 });
 
-/** As `readDeclarations`, by reflection on a syntax tree. */
+/** Like `readDeclarations`, by reflection on a syntax tree. */
 function reflected(code: string): Declarations {
   const wgsl = new WgslReflect(code);
   const storage = wgsl.storage.map(({ name, binding, access, group }) => {

@@ -30,7 +30,7 @@ test('r*k3 has the gradient r * k1: unbiased off policy', () => {
   expect(() => klPenalty('r*k3', LOGP, -2)).toThrow('KL type "r*k3" needs the sampling log-prob (oldLogp).');
 });
 
-test("a collapsed policy keeps its gradient here, and loses it under verl's clamp", () => {
+test("a collapsed policy keeps its gradient with our KL, and loses it with verl's clamp", () => {
   expect(klPenalty('k3', -9, -1, { valueClamp: 10 })).toEqual({ value: 10, grad: 0 });
   expect(klPenalty('k3', -9, -1).grad).toBeCloseTo(1 - Math.exp(8), 6);
   const far = klPenalty('k3', -900, -1);

@@ -1,10 +1,10 @@
-/** Prefixes of the KV cache: shared while in use, kept while there is room, and dropped by age. */
+/** Tests prefixes of the KV cache: shared while in use, kept while there is space, and evicted by age. */
 import { expect, test } from 'vitest';
 import { PrefixCache } from '../../src/rollout/server/kvCache.ts';
 
 const prompt = (first: number) => Uint32Array.of(first, 7);
 
-test('the unused prefix that was used longest ago makes room; one in use never does', () => {
+test('the least recently used prefix is evicted; one in use never is', () => {
   const cache = new PrefixCache(3, 8);
   const [a, b, c] = [1, 2, 3].map((first) => cache.acquire(prompt(first))!);
   expect(cache.acquire(prompt(4))).toBeUndefined();
@@ -12,7 +12,7 @@ test('the unused prefix that was used longest ago makes room; one in use never d
   cache.release(b);
   cache.release(a);
   cache.release(cache.acquire(prompt(2))!);
-  // The oldest by use is a: b has been asked for again since, and c is in use.
+  // The least recently used is a: b was requested again since, and c is in use.
   expect(cache.acquire(prompt(4))!.index).toBe(a.index);
   expect(cache.acquire(prompt(2))).toBe(b);
   expect(cache.acquire(prompt(1))).toBeUndefined();

@@ -1,4 +1,4 @@
-/** Rows of a Learner: what is right comes through as it is, what is wrong is named; calls keep their order. */
+/** Tests the rows of a Learner: valid rows pass unchanged, errors name what is wrong, and calls keep their order. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
@@ -18,7 +18,7 @@ const settings = lossSettings(config, 'grpo', {}, 4);
 const read = (rows: readonly TrainRow[]) => policyData(rows, limits, settings);
 
 const logProb = fc.double({ min: -30, max: 0, noNaN: true });
-/** A row of 2 to 16 tokens with at least one that is trained; arrays plain or typed. */
+/** Generates a row of 2 to 16 tokens with at least one trained token; arrays are plain or typed. */
 const rowOf = fc
   .integer({ min: 2, max: 16 })
   .chain((T) =>
@@ -48,7 +48,7 @@ const put = (values: ArrayLike<number>, at: number, value: unknown) =>
   Array.from(values, (x, t) => (t === at ? value : x));
 const shorter = (values: ArrayLike<number>) => Array.from(values).slice(1);
 
-/** What is wrong, and the field that the sentence names; `at` is a trained token. */
+/** Invalid rows, and the field that the error message names; `at` is a trained token. */
 const FAULTS: Fault[] = [
   ...[-1, 50, 1.5, NaN, Infinity, '3', null].map((id): Fault => [
     'tokens',
@@ -77,7 +77,7 @@ const FAULTS: Fault[] = [
 ];
 
 describe('rows', () => {
-  test('come through as they are, and share a prompt where neighbours have the same one', () => {
+  test('rows pass unchanged, and share a prompt if adjacent rows have the same one', () => {
     fc.assert(
       fc.property(rowsOf, (rows) => {
         const twice = rows.flatMap((row) => [row, row]);
@@ -136,7 +136,7 @@ describe('rows', () => {
   });
 });
 
-test('calls that go alone wait for all before them, and those side by side for none of their kind', async () => {
+test('calls that run alone wait for all earlier ones, and concurrent calls only for those that run alone', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.tuple(fc.boolean(), fc.nat(3), fc.boolean()), { maxLength: 12 }), async (calls) => {
       const turns = new Turns();

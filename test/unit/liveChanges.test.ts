@@ -1,4 +1,4 @@
-/** Settings and rules that change during a run: a live change is what a resume under that setting would be. */
+/** Tests settings and rules that change during a run: a change equals a resume with that setting. */
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
@@ -40,7 +40,7 @@ async function steps(trainer: GrpoTrainer, count: number): Promise<void> {
   for (let i = 0; i < count; i++) await trainer.step();
 }
 
-/** As it comes back from files. */
+/** Returns the checkpoint as files would contain it. */
 const saved = ({ state, ...tensors }: Checkpoint): Checkpoint => ({
   ...tensors,
   state: parseTrainerState(JSON.stringify(state), 'state.json', undefined),
@@ -49,7 +49,7 @@ const saved = ({ state, ...tensors }: Checkpoint): Checkpoint => ({
 const settings = { 'actor.optim.lr': 3e-3, 'actor.clipRatioHigh': 0.1, 'rollout.temperature': 0.7 } as const;
 const changed = configOf({ optim: { lr: 3e-3 }, clipRatioHigh: 0.1 }, { temperature: 0.7 });
 
-test('a live change is a resume under that setting, bit for bit, and goes on from a checkpoint of its own', async () => {
+test('a live change equals a resume with that setting, bit for bit, and is part of later checkpoints', async () => {
   const heard: LiveChange[] = [];
   const live = trainerOf({ onChange: (change) => void heard.push(change) });
   await steps(live, 2);
@@ -83,7 +83,7 @@ test('a live change is a resume under that setting, bit for bit, and goes on fro
   expect((await unchanged.checkpoint()).weights).not.toEqual(wanted.weights);
 });
 
-test('a value that somebody gave for the resume wins over one that was changed live', async () => {
+test('a value given at the resume overrides one that was changed live', async () => {
   const live = trainerOf();
   live.change({ 'actor.optim.lr': 3e-3 });
   await steps(live, 1);
@@ -92,7 +92,7 @@ test('a value that somebody gave for the resume wins over one that was changed l
   expect(resumed.config.actor.optim.lr).toBe(7e-4);
 });
 
-test('what cannot change live is refused by name, and nothing of it is applied', async () => {
+test('settings that cannot change live are refused by name, and nothing is applied', async () => {
   const trainer = trainerOf();
   const change = (given: object) => trainer.change(given);
   expect(() => change({ 'rollout.n': 8 })).toThrow(
@@ -108,7 +108,7 @@ test('what cannot change live is refused by name, and nothing of it is applied',
   expect(trainer.state.changes).toBeUndefined();
 });
 
-test('a replaced reward trains, and evaluations keep the own one; undefined goes back', async () => {
+test('a replaced reward is used in training but not in evaluations; undefined restores the original', async () => {
   const trainer = trainerOf({ task: { ...task, reward: () => ({ score: 0.25, acc: 1 }) } });
   const scores = async () => (await trainer.step()).metrics['critic/score/mean'];
   expect(await scores()).toBe(0.25);
@@ -120,7 +120,7 @@ test('a replaced reward trains, and evaluations keep the own one; undefined goes
   expect(await scores()).toBe(0.25);
 });
 
-test('a replaced loss is the one that a trainer made with it has; one of zeros moves nothing but by moments', async () => {
+test('a replaced loss equals the loss of a trainer created with it; a loss of zeros changes weights only by moments', async () => {
   const loss: AsyncCustomLoss = async ({ weights, advantages }) => ({
     dLogProbs: weights.map((weight, e) => -weight * advantages[e]),
   });

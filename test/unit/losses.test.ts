@@ -9,7 +9,7 @@ import { recipeSpec } from '../recipeSpec.ts';
 const MODES = Object.keys(POLICY_LOSSES);
 const specOf = (lossMode: string, more = {}): PolicyLossSpec => recipeSpec(RECIPE_OF_LOSS[lossMode] ?? lossMode, more);
 
-/** Samples of these lengths; every third token is masked, one sample wholly. */
+/** Lengths of the samples. Every third token is masked, and one sample completely. */
 const LENGTHS = [5, 1, 8, 4, 3, 7, 2];
 const MASKS = LENGTHS.map((n, s) => Array.from({ length: n }, (_, t) => (s === 4 || t % 3 === 2 ? 0 : 1)));
 
@@ -20,7 +20,7 @@ interface Sample {
   refLogp: number[];
 }
 
-/** Advantages are equal within a sample, as those of outcome rewards are. */
+/** Returns samples with equal advantages within a sample, like outcome rewards. */
 function randomSamples(seed: number, drift: number): Sample[] {
   const random = rng(seed);
   return LENGTHS.map((n) => {
@@ -56,7 +56,7 @@ function rowsOf(samples: Sample[], masks: number[][], { weights, klWeights }: We
 }
 
 const OPTIONS = { maxResponseLength: 16 };
-/** Losses whose ratio is a constant weight: their gradient is that of the value at a fixed ratio. */
+/** Losses whose ratio is a constant weight. Their gradient is that of the value at a fixed ratio. */
 const STOP_GRADIENT = new Set(['cispo', 'dppo_tv', 'dppo_kl', 'vespo', 'reinforce']);
 
 describe.each(MODES)('%s', (mode) => {
@@ -110,7 +110,7 @@ describe.each(MODES)('%s', (mode) => {
     }
   });
 
-  test('tokens without advantage have value 0 and gradient 0, exactly, where the loss says so', () => {
+  test('tokens without advantage have exactly value 0 and gradient 0, for losses that say so', () => {
     const spec = specOf(mode);
     const found = [0.05, 0.6, 8].flatMap((drift) => {
       const samples = randomSamples(7, drift).map((s) => ({ ...s, advantages: s.advantages.map(() => 0) }));
@@ -131,7 +131,7 @@ describe.each(MODES)('%s', (mode) => {
     expect(Object.values(metrics).every((m) => m === 0)).toBe(true);
   });
 
-  test('ratios far out: finite, whatever lies under the mask', () => {
+  test('extreme ratios give finite results, whatever the values of masked tokens', () => {
     const samples = randomSamples(9, 0.1);
     samples[0].oldLogp[0] -= 300;
     samples[2].logp[0] -= 300;
@@ -142,7 +142,7 @@ describe.each(MODES)('%s', (mode) => {
   });
 });
 
-describe('by hand', () => {
+describe('values computed by hand', () => {
   const one = (spec: PolicyLossSpec, logRatio: number, a: number) =>
     computePolicyLoss(spec, {
       logp: [-1],
@@ -190,7 +190,7 @@ describe('by hand', () => {
   test('gmpo clips in log space, on the side the advantage pushes to', () => {
     const spec = recipeSpec('gmpo', { clipRatioLow: 0.3, clipRatioHigh: 0.4 });
     expect(one(spec, 0.9, 2)).toMatchObject({ grad: new Float64Array([0]) });
-    // verl's two 1e-8 in the means are worth 1e-7 here
+    // verl's two 1e-8 in the means change the result by 1e-7 here
     expect(one(spec, 0.9, 2).loss).toBeCloseTo(-2 * Math.exp(0.4), 6);
     expect(one(spec, -0.9, 2).grad[0]).toBeCloseTo(-2 * Math.exp(-0.9), 6);
     expect(one(spec, 0.9, -2).grad[0]).toBeCloseTo(2 * Math.exp(0.9), 6);
@@ -199,7 +199,7 @@ describe('by hand', () => {
     expect(one(spec, -0.9, -2).metrics['actor/pg_clipfrac_lower']).toBeCloseTo(1, 6);
   });
 
-  /** Means: A 0, logp -2; covariances 2, -1, 0.25, 3.75, and one under the mask that would be the highest. */
+  /** Means: A 0, logp -2. Covariances 2, -1, 0.25, 3.75, and one at a masked token that would be the highest. */
   const covRows: LossRows = {
     logp: [-4, -1, -2.5, -0.5, -90],
     oldLogp: [-4, -1, -2.5, -0.5, -90],
@@ -216,7 +216,7 @@ describe('by hand', () => {
     expect(pick(0.5)).toEqual([1, 0, 0, 1, 0]);
   });
 
-  test('clip-cov takes tokens within its bounds out, unless the clip has them', () => {
+  test('clip-cov removes tokens within its bounds, unless the clip applies to them', () => {
     const spec = recipeSpec('clip_cov', { clipCovRatio: 1, clipCovLb: 1, clipCovUb: 3 });
     const pick = (rows: LossRows, numbers = spec.numbers) => Array.from(POLICY_LOSSES.clip_cov.select!(numbers, rows));
     expect(pick(covRows)).toEqual([1, 0, 0, 0, 0]);

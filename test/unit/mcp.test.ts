@@ -1,4 +1,4 @@
-/** MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table. */
+/** Tests MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterEach(async () => {
   vi.restoreAllMocks();
   await Promise.all(opened.splice(0).map((one) => one.close()));
-  // No server, no listener of ours is left.
+  // Without a server, none of our listeners remains.
   for (const event of ['exit', 'SIGINT', 'SIGTERM', 'SIGHUP'])
     expect(
       process
@@ -46,7 +46,7 @@ async function open(server: Parameters<typeof mcpTools>[0], options?: McpOptions
 
 const ROOM = { maxResponseLength: 900, contextLength: 1000, maxToolResponseLength: 400, toolTimeoutMs: 30_000 };
 
-/** What the model reads of one call, by the agent loop. */
+/** Returns what the model reads of one call, by the agent loop. */
 async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: Parameters<typeof run>[1] = {}) {
   const call = `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
   const output = await run([call, '#### 1'], { tools, ...more, limits: { ...ROOM, ...more.limits } });
@@ -54,14 +54,14 @@ async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: P
   return { ...output, text: message?.content };
 }
 
-/** Opens a misbehaving server and calls `fault`; the run of the sample must end as any other. */
+/** Opens a misbehaving server and calls `fault`. The sample must end normally. */
 async function fault(kind: string, options: McpOptions = {}, more: Parameters<typeof run>[1] = {}) {
   const mcp = await open(hostile(kind), options);
   const { text, trajectory } = await callOnce(mcp.tools, 'fault', {}, more);
   return { ...mcp, text, trajectory };
 }
 
-/** True once this process has seen the end of its child. */
+/** True once this process has received the exit of its child. */
 const isReaped = (pid: number): boolean => {
   try {
     return !process.kill(pid, 0);
@@ -73,7 +73,7 @@ const isReaped = (pid: number): boolean => {
 const isRunning = (pid: number): boolean => {
   try {
     process.kill(pid, 0);
-    // A zombie that its parent has not asked about yet has ended.
+    // A zombie, whose parent has not read its exit code yet, has ended.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {
     return false;
@@ -87,7 +87,7 @@ const until = async (what: () => boolean) => {
 };
 const answers = async ({ tools }: McpTools) => (await callOnce(tools, 'echo', { a: 1 })).text;
 const WELL = '{"a":1}';
-/** A limit that no test waits out, in words and in milliseconds. */
+/** A limit in milliseconds that no test waits for, and its message. */
 const LIMIT = { timeoutMs: 1500, passed: 'Error: fault did not answer in 1.5 s' };
 
 describe('a real server', () => {
@@ -127,7 +127,7 @@ describe('a real server', () => {
     }
   });
 
-  test('over HTTP, killed in a call: an error text, then one that says that it is gone', async () => {
+  test('over HTTP, killed in a call: an error text, then one that says that the server is unreachable', async () => {
     const { url, stop } = await serve('streamableHttp');
     const { tools, stats } = await open(url, { name: 'all' });
     const long = callOnce(tools, 'trigger-long-running-operation', { duration: 600, steps: 6000 });
@@ -141,7 +141,7 @@ describe('a real server', () => {
   });
 });
 
-/** The real server over HTTP, on a port of its own. */
+/** Starts the real server over HTTP, on a separate port. */
 async function serve(kind: string, port = 20_000 + Math.floor(Math.random() * 20_000)) {
   const child = spawn(process.execPath, [EVERYTHING, kind], {
     env: { ...process.env, PORT: `${port}` },
@@ -163,7 +163,7 @@ async function serve(kind: string, port = 20_000 + Math.floor(Math.random() * 20
 }
 
 describe('a server that misbehaves', () => {
-  test('dies in a call: an error text, the next call has a new process; after three in a row it is given up', async () => {
+  test('dies in a call: an error text, and the next call starts a new process; after three in a row no more', async () => {
     const mcp = await fault('dies');
     expect(mcp.text).toBe('Error: the MCP server "node" closed the connection before it answered');
     expect(mcp.trajectory).toMatchObject({ numToolErrors: 1, stopReason: 'completed' });
@@ -173,7 +173,7 @@ describe('a server that misbehaves', () => {
     expect(mcp.stats).toMatchObject({ calls: 6, errors: 5, lost: 4, reconnects: 3 });
   });
 
-  test('dies in the calls of eight samples at once: each reads so, and it goes on', async () => {
+  test('dies in the calls of eight samples: each reads an error text, and a new process starts', async () => {
     const mcp = await open(hostile('dies in the eighth'));
     const eight = await Promise.all(Array.from({ length: 8 }, () => callOnce(mcp.tools, 'fault')));
     expect(new Set(eight.map(({ text }) => text)).size).toBe(1);
@@ -187,12 +187,12 @@ describe('a server that misbehaves', () => {
     expect((await callOnce(mcp.tools, 'fault')).text).toBe('last words');
     const pid = Number(readFileSync(file, 'utf8'));
     await until(() => isReaped(pid));
-    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate); // the end of its output is read
+    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate); // until the end of its output is read
     expect(await answers(mcp)).toBe(WELL);
     expect(mcp.stats).toMatchObject({ errors: 0, lost: 1, reconnects: 1 });
   });
 
-  test('hangs in a call: the time limit; it is told, its late answer is nobody’s', async () => {
+  test('hangs in a call: the time limit ends it, the server is notified, and its late answer is ignored', async () => {
     const file = join(folder, 'cancelled');
     const mcp = await open(hostile('hangs', file), { timeoutMs: LIMIT.timeoutMs });
     const passLimit = holdTimers(LIMIT.timeoutMs);
@@ -218,7 +218,7 @@ describe('a server that misbehaves', () => {
     expect(trajectory).toMatchObject({ numToolCalls: 1, numTurns: 2 });
   });
 
-  test('sends 10 MB: cut as the run says, at both ends, and the rest is not kept', async () => {
+  test('sends 10 MB: truncated as configured, at both ends, and the rest is not kept in memory', async () => {
     const { text } = await fault('10 MB', {}, { limits: { toolResponseTruncateSide: 'middle' } });
     expect(text).toBe(`${'x'.repeat(200)}...(truncated)...${'x'.repeat(200)}`);
     const { text: short } = await fault('10 MB', { maxResponseLength: 10, truncateSide: 'right' });
@@ -238,13 +238,13 @@ describe('a server that misbehaves', () => {
     },
   );
 
-  test('prints rubbish: left out and counted', async () => {
+  test('prints invalid lines: they are skipped and counted', async () => {
     const mcp = await fault('rubbish');
     expect(mcp.text).toBe('well');
     expect(mcp.stats.badMessages).toBe(4);
   });
 
-  test('a storm of tools/list_changed, progress, requests of its own: counted, refused, and the tools stay', async () => {
+  test('sends many tools/list_changed, progress and requests: they are counted or refused, and the tools stay', async () => {
     const storm = await fault('storm');
     expect(storm.text).toBe('after the storm');
     expect(storm.stats.listChanged).toBe(20_000);
@@ -254,7 +254,7 @@ describe('a server that misbehaves', () => {
     expect(asks.text).toBe('asked');
   });
 
-  test('its errors are error texts, what it sends beside text is named', async () => {
+  test('its errors become error texts, and content other than text is described', async () => {
     expect((await fault('fails')).text).toBe('Error: it failed');
     const refused = await fault('refuses');
     expect(refused.text).toBe('Error: x must be a number');
@@ -280,7 +280,7 @@ describe('a server that misbehaves', () => {
     );
   });
 
-  test('names that no call could carry, taken ones, tools without a name or an object', async () => {
+  test('lists invalid or duplicate names, and tools without a name or an object', async () => {
     const { tools, notes } = await open(hostile('names'), { name: 'odd' });
     expect(tools.map(({ name }) => name)).toEqual(['echo', 'count', 'fault', 'a_b_c', 'x'.repeat(64), 'noSchema']);
     expect(notes).toEqual([
@@ -304,7 +304,7 @@ describe('a server that misbehaves', () => {
     }
   });
 
-  test('does not start, dies at once, never answers initialize: one sentence each', async () => {
+  test('does not start, dies immediately, never answers initialize: one error message each', async () => {
     const none = { command: 'no-such-program' };
     await expect(open(none)).rejects.toThrow(
       'The MCP server "no-such-program" does not start: there is no such program; check `command`.',
@@ -322,7 +322,7 @@ describe('a server that misbehaves', () => {
 });
 
 describe('a server over HTTP that misbehaves', () => {
-  /** Answers each request by `answer`, which may leave it to the plain answers below. */
+  /** Starts a server that answers each request by `answer`; undefined = by the default answers below. */
   async function listen(answer: (message: Asked, response: ServerResponse, request: IncomingMessage) => boolean) {
     const seen: { method: string; headers: IncomingHttpHeaders }[] = [];
     const server = createServer((request, response) => {
@@ -380,7 +380,7 @@ describe('a server over HTTP that misbehaves', () => {
     expect(other.seen).toEqual([]);
   });
 
-  test('a session that it has forgotten is opened again, and the call sent once more', async () => {
+  test('a session that the server forgot is reopened, and the call sent once more', async () => {
     let forgotten = 1;
     const { url, seen } = await listen(({ method }, response) => {
       const forgets = method === 'tools/call' && forgotten-- > 0;
@@ -413,7 +413,7 @@ describe('a server over HTTP that misbehaves', () => {
     expect(await answers(mcp)).toBe(WELL);
   });
 
-  test('a call that hangs is given up: its request is ended, and it is told', async () => {
+  test('a hanging call times out: its request is aborted, and the server is notified', async () => {
     let isEnded = false;
     const { url, seen } = await listen(({ method }, response) => {
       if (method !== 'tools/call') return false;
@@ -452,7 +452,7 @@ describe('sessions', () => {
     return output.messages.filter(({ role }) => role === 'tool').map(({ content }) => content);
   };
 
-  test('one for all samples, or one each: what a server counts, and no more at once than allowed', async () => {
+  test('one session for all samples, or one per sample, and at most the allowed number', async () => {
     const shared = await open(hostile());
     expect([await numbered(shared.tools, 'a'), await numbered(shared.tools, 'b')]).toEqual([
       ['1', '2'],
@@ -464,7 +464,7 @@ describe('sessions', () => {
     expect(own.stats).toMatchObject({ connections: 6, calls: 10, errors: 0 }); // one to list
   });
 
-  test('a sample that waits for a session too long reads so, and leaves none behind', async () => {
+  test('a sample that waits too long for a session reads an error text, and leaves no session', async () => {
     const { tools, stats } = await open(hostile(), { perSample: true, maxSessions: 1 });
     const count = tools.find(({ name }) => name === 'count')!;
     const sample = (sampleId: string) => {
@@ -483,12 +483,12 @@ describe('sessions', () => {
 });
 
 describe('its processes end', () => {
-  /** It has so long to end by itself, and again after SIGTERM. */
+  /** Milliseconds that the process has to end, and again after SIGTERM. */
   const PATIENCE_MS = 1000;
-  /** A program that opens a server which starts a process of its own, and then ends in some way. */
+  /** Programs that open a server, which starts a process of its own, and then end in different ways. */
   const endings = { exit: 'process.exit(0)', throw: 'throw new Error("x")', 'Ctrl-C': 'setInterval(() => {}, 1000)' };
 
-  test('when closed, also one that hears nothing, and what it has started', async () => {
+  test('when closed, even a process that ignores signals, including what it has started', async () => {
     const file = join(folder, 'pids');
     const { close } = await open(hostile('child', file));
     const pids = readFileSync(file, 'utf8').split(' ').map(Number);
@@ -507,7 +507,7 @@ describe('its processes end', () => {
     const file = join(folder, `pids-${how}`);
     const program = join(folder, `${how}.mjs`);
     const server = { command: process.execPath, args: [resolve('test/mcpServer.mjs'), 'child', file] };
-    // Built as the library is, since Node 20 reads no TypeScript.
+    // Built like the library, because Node 20 reads no TypeScript.
     const code = await bundled();
     writeFileSync(
       program,
@@ -523,7 +523,7 @@ describe('its processes end', () => {
   });
 });
 
-/** `webgrpo/mcp` as a file beside the tests, packages left to node_modules. */
+/** `webgrpo/mcp` bundled as a file next to the tests; packages stay in node_modules. */
 let bundle: Promise<string> | undefined;
 const bundled = () =>
   (bundle ??= (async () => {

@@ -1,4 +1,4 @@
-/** What MCP servers' schemas become, and MCP servers in a config. */
+/** Tests the conversion of MCP servers' schemas, and MCP servers in a config. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ describe('schemas of MCP tools', () => {
     const parameters = readInputSchema(schema, notes);
     return { parameters: parameters!, notes: Object.fromEntries(notes) };
   };
-  /** True if a constrained call may have these arguments. */
+  /** True if a constrained call can have these arguments. */
   const holds = (parameters: ToolSchema, args: unknown) => {
     const automaton = new ByteAutomaton(toolCallGrammar([{ name: 't', parameters }]));
     let state = automaton.start;
@@ -28,7 +28,7 @@ describe('schemas of MCP tools', () => {
   };
   const object = (properties: object, more: object = {}) => ({ type: 'object', properties, ...more });
 
-  // As tools of filesystem, git, fetch, github, postgres and playwright servers have them.
+  // Schemas like those of the filesystem, git, fetch, github, postgres and playwright servers.
   test.each<[name: string, schema: unknown, good: unknown[], bad: unknown[]]>([
     [
       'anyOf with null',
@@ -140,7 +140,7 @@ describe('schemas of MCP tools', () => {
     }
   });
 
-  test('what a grammar cannot hold is noted by keyword and place, and left to the server', () => {
+  test('keywords that a grammar cannot enforce are noted with their place, and left to the server', () => {
     const { parameters, notes } = read(
       object({
         url: { type: 'string', format: 'uri', pattern: '^https' },
@@ -159,7 +159,7 @@ describe('schemas of MCP tools', () => {
     expect(argumentProblem({ url: 'no url', odd: [1] }, parameters)).toBeNull();
   });
 
-  test('hostile schemas end: doubling references, 1,000 alternatives, cycles, depth, what is none', () => {
+  test('hostile schemas are limited: doubling references, 1,000 alternatives, cycles, depth, invalid ones', () => {
     const doubling = Object.fromEntries(
       Array.from({ length: 30 }, (_, i) => [
         `d${i}`,
@@ -216,7 +216,7 @@ describe('task.mcpServers', () => {
   };
   const names = async (mcpServers: unknown) => (await open(mcpServers)).tools!.map(({ name }) => name);
 
-  test('in the config, or in a file of the usual shape; opened once for tasks opened one after another', async () => {
+  test('servers can be in the config or in an mcp.json file, and are opened once for several tasks', async () => {
     expect(await names({ a: { ...hostile(), tools: ['echo'], prefix: 'a_' } })).toEqual(['calculator', 'a_echo']);
     const file = join(folder, 'mcp.json');
     const entries = {

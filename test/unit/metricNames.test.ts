@@ -1,4 +1,4 @@
-/** docs/reference/metrics.md has every metric that the code names, and no other. README and the guides name only these. */
+/** Tests that docs/reference/metrics.md lists exactly the metrics that the code names. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -9,7 +9,7 @@ import type { Trajectory } from '../../src/rollout/types.ts';
 
 const PAGE = 'docs/reference/metrics.md';
 
-/** Names in the first column of the page's tables. `/max` after `a/b/mean` is `a/b/max`. */
+/** Returns the names in the first column of the page's tables. `/max` after `a/b/mean` means `a/b/max`. */
 const named = readFileSync(PAGE, 'utf8')
   .split('\n')
   .filter((line) => line.startsWith('| `'))
@@ -21,11 +21,11 @@ const named = readFileSync(PAGE, 'utf8')
     });
   });
 
-/** Folders whose strings are names of metrics: what writes to metrics.jsonl. */
+/** Folders whose strings can be names of metrics, because they write to metrics.jsonl. */
 const WRITERS = ['src/grpo', 'src/runs', 'src/extensions/client', 'src/extensions/learner', 'src/extensions/rooms'];
 const spaces = new Set(named.filter((name) => name.includes('/')).map((name) => name.split('/')[0]));
 
-/** Names that stand in the code, each `${...}` as `*`. */
+/** Returns the names in the code, with each `${...}` as `*`. */
 const written = WRITERS.flatMap((folder) =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts') && !file.startsWith('config'))
@@ -51,7 +51,7 @@ const trajectory = (responseIds: number[]): Trajectory => ({
   ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 1, numToolErrors: 0 },
 });
 
-/** Names that functions put together of parts. */
+/** Names that functions combine from parts. */
 const computed = (() => {
   const trajectories = [trajectory([1, 2]), trajectory([3])];
   const rewards = [1, 0].map((score) => ({ score, acc: score, extra: { format: score } }));
@@ -79,7 +79,7 @@ const computed = (() => {
 
 const escaped = (text: string) => text.replace(/[.^$+?()[\]{}|\\]/g, '\\$&');
 const ofPage = (name: string) => new RegExp(`^${escaped(name).replace(/<\w+>/g, '.+')}$`);
-/** A name of the code may be the first part of others: `critic/score` is, of `critic/score/mean`. */
+/** Returns a pattern that matches a name of the code, and longer names that start with it: `critic/score` matches `critic/score/mean`. */
 const ofCode = (name: string) => new RegExp(`^${escaped(name).replaceAll('*', '.+')}(?:/.+)?$`);
 
 test('the code names its metrics where this test looks', () => {

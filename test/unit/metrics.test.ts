@@ -62,7 +62,7 @@ test("a step's metrics under verl's names", () => {
     'num_turns/mean': 3,
     'tool_call_counts/max': 3,
     'tool_call_counts/error_rate': 0.5,
-    // Of those that it applies to; the spread as TRL has it, by n - 1.
+    // Over the samples that have the reward; the spread as in TRL, divided by n - 1.
     'reward/format/mean': 0.5,
     'reward/format/std': 0,
     'reward/tone/mean': 3,
@@ -72,14 +72,14 @@ test("a step's metrics under verl's names", () => {
     'response/aborted_ratio': 0,
     frac_reward_zero_std: 0,
   });
-  // A text is in no metric.
+  // Texts do not become metrics.
   expect(Object.keys(metrics).filter((name) => name.includes('parsed'))).toEqual([]);
   expect(metrics['critic/advantages/mean']).toBeCloseTo(-1 / 3, 12);
   expect(metrics['response_length/p90']).toBeCloseTo(3.9, 12);
   expect(Object.values(metrics).every(Number.isFinite)).toBe(true);
 });
 
-test('nothing at all gives no NaN', () => {
+test('no samples give no NaN', () => {
   const empty = { trajectories: [], rewards: [], groups: [], advantages: [], maxResponseLength: 1, maxPromptLength: 1 };
   expect(Object.values(dataMetrics(empty)).every(Number.isFinite)).toBe(true);
 });
@@ -108,7 +108,7 @@ test('times per token: gen by response tokens, the update by all', () => {
   expect(metrics).toMatchObject({ 'timing_s/save': 9, 'perf/total_num_tokens': 15, 'perf/throughput': 5 });
 });
 
-/** All k-subsets of n samples of which the first c are right. */
+/** Returns all k-subsets of n samples, the first c of which are right. */
 function subsets(n: number, k: number): number[][] {
   if (k === 0) return [[]];
   return Array.from({ length: n }, (_, first) => first).flatMap((first) =>
@@ -143,7 +143,7 @@ test('quantiles interpolate', () => {
   expect(quantile([7], 0.9)).toBe(7);
 });
 
-test('the loss explained: cancelled, silent groups, off policy, before the first update', () => {
+test('the explanation of the loss covers cancelled, silent and off-policy groups, and the first update', () => {
   const base = { 'actor/pg_loss': -0.0004, 'critic/advantages/abs_mean': 0.7, frac_reward_zero_std: 0.25 };
   expect(explainLoss(base)).toMatch(/-0\.0004, as it should be: .* mean \|advantage\| is 0\.70, and 75% of the groups/);
   expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
@@ -165,19 +165,19 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
   const accs = [1, 0, 0, 0];
   const metrics = bootstrapMetrics('t', [{ accs, preds: ['7', '5', '5', undefined] }]);
   const value = (name: string) => metrics[`val-core/t/acc/${name}`] ?? metrics[`val-aux/t/acc/${name}`];
-  // k draws with replacement, each right with p = 1/4: some right 1 - (3/4)^k, all right (1/4)^k.
+  // k samples with replacement, each right with p = 1/4: some right 1 - (3/4)^k, all right (1/4)^k.
   for (const k of [2, 4]) {
     expect(value(`best@${k}/mean`)).toBeCloseTo(1 - 0.75 ** k, 1);
     expect(value(`best@${k}/std`)).toBeCloseTo(Math.sqrt(0.75 ** k * (1 - 0.75 ** k)), 1);
     expect(value(`worst@${k}/mean`)).toBeCloseTo(0.25 ** k, 1);
   }
-  // Of two drawn answers the first decides unless they agree: right with p = 1/4.
+  // With two sampled answers the first decides unless they agree: right with p = 1/4.
   expect(value('maj@2/mean')).toBeCloseTo(0.25, 1);
-  expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // numpy's: of the population
+  expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // like numpy: of the population
   expect(Object.keys(metrics).filter((name) => name.startsWith('val-core/'))).toEqual(
     ['best@4/mean', 'best@4/std', 'maj@4/mean', 'maj@4/std'].map((name) => `val-core/t/acc/${name}`),
   );
-  // The larger vote wins whatever else was drawn: here all agree but one.
+  // The larger vote always wins: here all but one agree.
   const agreed = bootstrapMetrics('t', [
     { accs: [1, 1, 1, 1, 1, 1, 1, 0], preds: [...Array<string>(7).fill('a'), 'b'] },
   ]);
@@ -190,7 +190,7 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
   expect(bootstrapMetrics('t', [{ accs: [1], preds: ['1'] }])).toEqual({});
 });
 
-test('stopWhen: reached at the bound, asked where the metric should be, unknown names told', () => {
+test('stopWhen: holds at the bound, is checked only when the metric is logged, and names unknown metrics', () => {
   const config = (stopWhen: { metric: string; atLeast?: number; atMost?: number }) =>
     resolveTrainConfig({ name: 'x', model: { path: 'x' }, trainer: { stopWhen, testFreq: 5 } });
   const acc = 'val-core/t/acc/mean@1';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { modelConfigToJson, parseModelConfig, ropeFrequencies, ropeTables } from '../../src/model/config.ts';
 import { initWeights, parameterCount, parameterSpecs } from '../../src/model/params.ts';
 
-/** SmolLM2-135M's published config, without the keys that say nothing about the model. */
+/** SmolLM2-135M's published config, without keys that do not describe the model. */
 const SMOLLM2 = {
   architectures: ['LlamaForCausalLM'],
   attention_bias: false,
@@ -64,7 +64,7 @@ test('published configs give the published parameter counts', () => {
   expect(parameterCount(parseModelConfig(QWEN2))).toBe(494_032_768);
 });
 
-test('each architecture brings its own parameters', () => {
+test('each architecture has its own parameters', () => {
   const names = (json: object) =>
     parameterSpecs(parseModelConfig({ ...json, num_hidden_layers: 1 })).map((s) => s.name);
   expect(names(QWEN2)).toContain('model.layers.0.self_attn.k_proj.bias');
@@ -211,7 +211,7 @@ test('RoPE tables: position major, float64 angles rounded once', () => {
   expect(sin[4 * 3 + 2]).toBe(Math.fround(Math.sin(angle)));
 });
 
-test('fresh weights: right spread, norms one, biases zero, seeded', () => {
+test('new weights: right spread, norms one, biases zero, seeded', () => {
   const config = parseModelConfig({
     ...QWEN2,
     hidden_size: 28,

@@ -14,7 +14,7 @@ const sample: ScoredSample = {
   responseTokens: 3,
 };
 
-// The pipeline is a stand-in here; real ones are run in transformersModels.test.ts.
+// The pipeline is simulated here; transformersModels.test.ts runs real ones.
 const classify: Classifier = (text) =>
   Promise.resolve([
     { label: 'good', score: text.includes('#### 4') ? 0.75 : 0.25 },
@@ -33,7 +33,7 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
   );
 });
 
-test('transformers.js: opened by the name, one sentence where it or the model is missing', async () => {
+test('transformers.js: opened by its name; one error message if it or the model is missing', async () => {
   const score = discriminativeScorer({ model: 'm', label: 'good' });
   vi.doMock('@xenova/transformers', () => ({
     pipeline: () => Promise.resolve(Object.assign(classify, { model: { config: {} } })),
@@ -52,16 +52,16 @@ test('transformers.js: opened by the name, one sentence where it or the model is
   vi.doUnmock('@xenova/transformers');
 });
 
-test('a judge that cannot be asked gives no score', async () => {
+test('a judge that fails gives no score', async () => {
   expect(await judgeScorer({ complete: () => Promise.resolve(undefined) })(sample)).toBeNaN();
 });
 
-test('a template is filled once: what a response says of templates stays', () => {
+test('a template is filled once, so placeholders in a response stay text', () => {
   const told = fillJudgePrompt('{question} {response} {answer} {other}', { ...sample, response: '{answer}$&' });
   expect(told).toBe('What is 2 + 2? {answer}$& 4 {other}');
 });
 
-test('a judge says a number, or it is 0', async () => {
+test("a judge's reply without a number counts as 0", async () => {
   const said = (text: string) => judgeScorer({ complete: () => Promise.resolve(text) })(sample);
   expect(await Promise.all(['8', 'I would say 7.5 of 10', 'none', '11', '-1', ''].map(said))).toEqual([
     0.8, 0.75, 0, 0, 0, 0,
@@ -71,7 +71,7 @@ test('a judge says a number, or it is 0', async () => {
   expect(complete).toHaveBeenCalledWith(expect.stringContaining('What is 2 + 2?\n\nAnswer:\n#### 4'));
 });
 
-test('rule and models are added by weights; the outcome stays the rule’s', async () => {
+test('scores of rule and models are added by weights; the outcome is the rule’s', async () => {
   const rule = () => ({ score: 1, acc: 1, extra: { answered: 1 } });
   const reward = addScores(rule, {
     taste: { weight: 0.5, score: discriminativeScorer({ model: 'm', load: () => Promise.resolve(classify) }) },

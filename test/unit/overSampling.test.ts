@@ -47,7 +47,7 @@ function fakeRun() {
 
 const numbersOf = ({ all }: GroupsInFlight) => all.map(({ origin }) => origin.number);
 
-test('the first complete are taken, in the order they were started', async () => {
+test('the first complete groups are taken, in the order in which they started', async () => {
   const groups = [0, 1, 2, 3].map(fakeGroup);
   const taken = firstDone(groups, 2);
   groups[3].finish();
@@ -64,7 +64,7 @@ test('a group that fails fails the step', async () => {
   await expect(taken).rejects.toThrow('device lost');
 });
 
-test('a group that fails: the others have ended before the step rejects', async () => {
+test('when a group fails, the others have ended before the step rejects', async () => {
   const { running } = fakeRun();
   const groups = [0, 1, 2, 3].map(fakeGroup);
   const taken = running.takeFirst(2, 4, async () => running.add(groups));
@@ -75,7 +75,7 @@ test('a group that fails: the others have ended before the step rejects', async 
   expect(numbersOf(running)).toEqual([]);
 });
 
-test('what a step leaves stays, and the next starts only what is missing', async () => {
+test('groups that a step does not take are kept, and the next step starts only the missing ones', async () => {
   const { calls, running } = fakeRun();
   const all: Fake[] = [];
   const start = async (missing: number) => {
@@ -91,7 +91,7 @@ test('what a step leaves stays, and the next starts only what is missing', async
   expect(calls).toEqual(['pause', 'resume']);
   const second = running.takeFirst(4, 6, start);
   await Promise.resolve();
-  expect(all.length).toBe(10); // 6 wanted, 2 carried over
+  expect(all.length).toBe(10); // 6 needed, 2 carried over
   for (const i of [1, 4, 9, 7]) all[i].finish();
   expect(await second).toEqual([1, 4, 7, 9].map((i) => all[i]));
   expect(all.some((g) => g.aborted)).toBe(false);
@@ -100,7 +100,7 @@ test('what a step leaves stays, and the next starts only what is missing', async
   expect(numbersOf(running)).toEqual([]);
 });
 
-test('the share of trained tokens that older weights drew', () => {
+test('the share of trained tokens that older weights sampled', () => {
   const sample = (mask: number[], versions: number[]) =>
     ({ trajectory: { mask: Uint8Array.from(mask), weightVersions: Uint32Array.from(versions) } }) as unknown as Sample;
   expect(staleShare([sample([1, 1, 0, 1], [0, 1, 0, 2]), sample([1], [2])])).toBe(0.5);

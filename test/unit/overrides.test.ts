@@ -1,4 +1,4 @@
-/** What a command line makes of a file: recipes that a name brings, who is blamed, verl's -1. */
+/** Tests how a command line changes a file: settings of a named recipe, blame for errors, verl's -1. */
 
 import { expect, test } from 'vitest';
 import { ConfigError, InputError } from '../../src/errors.ts';
@@ -33,7 +33,7 @@ test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as 
     name: 't',
     model: { path: 'm' },
     rollout: { n: 4 },
-    // What no recipe decides is the file's as before.
+    // Keys that the recipe does not set keep the file's value.
     actor: { useKlLoss: true, klLossCoef: 0.01 },
     algorithm: { name, filterGroups: { metric: 'score' }, maskTruncated: true },
   });
@@ -41,7 +41,7 @@ test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as 
   expect(algorithm).toEqual(recipe.algorithm);
 });
 
-test('what is given beside the name wins over its recipe, whatever the order', () => {
+test('settings next to the name override its recipe, in any order', () => {
   for (const overrides of [
     ['algorithm.name=gspo', 'actor.clipRatioHigh=0.001'],
     ['actor.clipRatioHigh=0.001', 'algorithm.name=gspo'],
@@ -60,7 +60,7 @@ test.each(['constructor', 'toString', '__proto__'])(
   },
 );
 
-test('a shorthand given beside a file wins over what the file sets of it', () => {
+test("a shorthand on the command line overrides the file's own keys", () => {
   const { actor } = read(FILE, 'actor.clipRatio=0.1');
   expect([actor.clipRatioLow, actor.clipRatioHigh]).toEqual([0.1, 0.1]);
   expect(read(FILE, 'actor.clipRatio=0.1', 'actor.clipRatioHigh=0.3').actor.clipRatioHigh).toBe(0.3);
@@ -68,7 +68,7 @@ test('a shorthand given beside a file wins over what the file sets of it', () =>
   expect(read(batch, 'algorithm.normAdvByStdInGrpo=false').algorithm.scaleRewards).toBe('none');
 });
 
-test('the share of warm-up updates counts where it is written alone, in a supervised run too', () => {
+test('the share of warm-up updates is used if it is the only one set, in a supervised run too', () => {
   const sft = (optim: object) => resolveSftConfig({ name: 't', optim }).optim;
   expect(sft({ lrWarmupStepsRatio: 0.1 })).toMatchObject({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 });
   expect(sft({ lrWarmupStepsRatio: 0.1, lrWarmupSteps: 5 }).lrWarmupSteps).toBe(5);
@@ -76,7 +76,7 @@ test('the share of warm-up updates counts where it is written alone, in a superv
   expect(sft({ lrWarmupSteps: -1 }).lrWarmupSteps).toBe(0);
 });
 
-test('what gives way is said in a line, and so is a file that is not what it names', () => {
+test('overridden settings are reported in a line, and so is a file that differs from the recipe it names', () => {
   expect(read(FILE, 'algorithm.name=gspo', 'actor.lossAggMode=token-mean').notes).toEqual([
     'algorithm.name=gspo brings its recipe; of t.yaml give way: actor.clipRatioLow 0.2, actor.clipRatioHigh 0.28.',
   ]);
@@ -92,7 +92,7 @@ test('what gives way is said in a line, and so is a file that is not what it nam
   expect(read('name: t\nmodel: m\nalgorithm: { name: gspo }').notes).toEqual([]);
 });
 
-test('a loss that runs with the clip of another is said, unless a clip is given beside it', () => {
+test('a loss that uses the clip of another is reported, unless a clip is given too', () => {
   const said = read(FILE, 'actor.policyLoss.lossMode=cispo').notes.find((note) => note.startsWith('actor.'));
   expect(said).toMatch(
     /lossMode is cispo, but the clip \(low \/ high \/ c\) is 0\.2 \/ 0\.28 \/ 3, not its own 1 \/ 4 \/ 3; algorithm\.name=cispo/,
@@ -104,7 +104,7 @@ test('a loss that runs with the clip of another is said, unless a clip is given 
   expect(clip('algorithm.name=cispo')).toBe(false);
 });
 
-test('a refusal blames the override that it is about, else the file', () => {
+test('an error blames the override that causes it, otherwise the file', () => {
   expect(refusal(FILE, 'rollout.n=0')).toBe('override rollout.n=0: "rollout.n" is 0; allowed: integer >= 1.');
   expect(refusal(FILE, 'seed=3', 'rollout={n: 0}')).toMatch(/^override rollout=\{n: 0\}: "rollout\.n" is 0;/);
   expect(refusal(FILE, 'seed=3', 'rollot.n=4')).toMatch(/^override rollot\.n=4: unknown key "rollot"/);
@@ -117,7 +117,7 @@ test('a refusal blames the override that it is about, else the file', () => {
   );
 });
 
-test('a refusal carries the path of its key: the one of the blamed override, else its subject', () => {
+test("an error has the path of its key: the blamed override's, otherwise its subject's", () => {
   const pathOf = (...overrides: string[]) => {
     try {
       read(FILE, ...overrides);
@@ -134,7 +134,7 @@ test('a refusal carries the path of its key: the one of the blamed override, els
   expect(pathOf('learning_rate=1')).toEqual(['learning_rate', 1, true]);
 });
 
-test("verl's -1 is off, and what resolves reads back", () => {
+test("verl's -1 means off, and a resolved config can be read again", () => {
   const keys = [
     'trainer.testFreq',
     'trainer.saveFreq',
@@ -160,7 +160,7 @@ test('the tree that the library takes is typed', () => {
   expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { samples: 4 } })).toThrow(
     'rollout.samples',
   );
-  // @ts-expect-error: no number
+  // @ts-expect-error: not a number
   expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { n: '4' } })).toThrow(
     '"rollout.n" is "4"',
   );

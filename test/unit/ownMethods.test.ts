@@ -1,4 +1,4 @@
-/** Losses, advantages, examples and tokenizers of a user's own, as the library and the command line offer them. */
+/** Tests a user's own losses, advantages, examples and tokenizers, in the library and on the command line. */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -124,7 +124,7 @@ test('--import registers before the config is read; a module without a default f
   expect(await said()).toMatch(/"algorithm\.name" is "from_file"; allowed/);
   const imported = await said('--import', file);
   expect(imported).not.toMatch(/"algorithm\.name" is/);
-  expect(imported).toContain(`${out}/none`); // what is wrong after that
+  expect(imported).toContain(`${out}/none`); // reports the next error
   const other = join(folder, 'other.mjs');
   writeFileSync(other, 'export const x = 1;\n');
   const refused = await webgrpo([...asked, '--import', other]);

@@ -7,7 +7,7 @@ const mask = (...values: number[]) => Uint8Array.from(values);
 const plain = (x: object) =>
   JSON.parse(JSON.stringify(x, (_, v) => (ArrayBuffer.isView(v) ? Array.from(v as Uint32Array) : v)));
 
-/** P0 P1 = 10 11, A = 20 21, B = 30 31 32 with 31 from a tool. */
+/** P0 P1 = 10 11, A = 20 21, B = 30 31 32, where 31 is from a tool. */
 const EXAMPLE: SequenceGroup = {
   prompt: ids(10, 11),
   samples: [
@@ -46,7 +46,7 @@ test('a second group starts after the first and does not see it', () => {
   expect(Array.from(batch.headRows)).toEqual([1, 2, 4, 6]);
 });
 
-test('tokens after the last masked one, and samples without any, take no rows', () => {
+test('tokens after the last trained one, and samples without trained tokens, need no rows', () => {
   const group: SequenceGroup = {
     prompt: ids(1, 2),
     samples: [
@@ -61,7 +61,7 @@ test('tokens after the last masked one, and samples without any, take no rows', 
   expect(packGroups([{ prompt: ids(1), samples: [group.samples[0]] }], 100)).toEqual([]);
 });
 
-test('a group stays whole where it fits, at the exact limit and one below', () => {
+test('a group that fits is not split, at the exact limit and one below', () => {
   const groups = [EXAMPLE, EXAMPLE];
   expect(packGroups(groups, 10).map((m) => m.batch.tokens.length)).toEqual([10]);
   expect(packGroups(groups, 9).map((m) => m.batch.tokens.length)).toEqual([5, 5]);
@@ -107,7 +107,7 @@ test('what cannot be packed is refused with its numbers', () => {
   );
 });
 
-test('maxSequences bounds the samples of a micro-batch and changes nothing but the cut', () => {
+test('maxSequences limits the samples of a micro-batch and changes only the split', () => {
   const whole = packGroups([EXAMPLE, EXAMPLE], 100);
   const cut = packGroups([EXAMPLE, EXAMPLE], 100, 1);
   expect(cut.length).toBe(4);

@@ -1,4 +1,4 @@
-/** The recipes of the page: every one of configs/ that needs no file, with figures that still are the recipe's. */
+/** Tests the recipes of the page: it offers every config that needs no file, with figures that match the recipe. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
@@ -21,7 +21,7 @@ function modelOf({ model: { path } }: TrainConfig): ModelConfig {
   return freshModelConfig(supervised, supervised.model.vocabSize);
 }
 
-test('are those of configs/ that need no file of the user', () => {
+test("the page's recipes are those of configs/ that need no file of the user", () => {
   const names = readdirSync('configs').map((file) => file.replace('.yaml', ''));
   const free = names.filter((name) => !name.endsWith('-sft') && configOf(name).task.path === undefined);
   expect(RECIPES.map(({ name }) => name).sort()).toEqual(free.sort());
@@ -30,7 +30,7 @@ test('are those of configs/ that need no file of the user', () => {
 describe.each(Object.entries(RECORDED))('what is recorded of %s', (name, recorded) => {
   const config = configOf(name);
 
-  test('is of the recipe as it is now', () => {
+  test('recorded figures belong to the current recipe', () => {
     const { steps, tries, evaluated, tokens } = recorded;
     expect({ steps, tries, evaluated, tokens }).toEqual({
       steps: config.trainer.totalTrainingSteps,
@@ -48,7 +48,7 @@ describe.each(Object.entries(RECORDED))('what is recorded of %s', (name, recorde
   });
 });
 
-test('time goes with the tries, the steps and the evaluations that are asked for', () => {
+test('the estimated time depends on the configured tries, steps and evaluations', () => {
   const config = configOf('reverse-text');
   const { seconds } = RECORDED['reverse-text'];
   const twice = { ...config, rollout: { ...config.rollout, n: 2 * config.rollout.n } };

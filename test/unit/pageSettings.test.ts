@@ -1,4 +1,4 @@
-/** The settings form's logic, and the speed of an adapter, without a page. */
+/** Tests the logic of the settings form, and the speed of an adapter, without a page. */
 
 import { readFileSync } from 'node:fs';
 import { effect } from '@preact/signals';
@@ -41,7 +41,7 @@ test.each([
   expect(problem.problem).not.toMatch(/^override|^reverse-text/);
 });
 
-test('an empty field is the default of the recipe, and what is mended runs', () => {
+test("an empty field uses the recipe's default, and corrected settings run", () => {
   const form = opened('steps=ten');
   form.change('steps', ' ');
   expect(form.config().trainer.totalTrainingSteps).toBe(100);
@@ -49,12 +49,12 @@ test('an empty field is the default of the recipe, and what is mended runs', () 
   expect(form.config().rollout.n).toBe(256);
 });
 
-test('every algorithm stands in one group', () => {
+test('every algorithm is in one group', () => {
   const named = Object.values(ALGORITHM_GROUPS).flatMap((group) => Object.keys(group));
   expect(named.sort()).toEqual(Object.keys(RECIPES).sort());
 });
 
-test('the speed of an adapter scales what is said; effects that keep it run once', () => {
+test('the speed of an adapter scales the estimates; effects that store it run once', () => {
   adapter.value = { name: 'test', isSoftware: false };
   const form = opened();
   const own = form.own.value!;

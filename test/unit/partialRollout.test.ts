@@ -1,4 +1,4 @@
-/** Over-sampling and partial rollout on a scripted engine: steps end early, and nothing is lost. */
+/** Tests over-sampling and partial rollout on a scripted engine: steps end early, and nothing is lost. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -14,7 +14,7 @@ const task: Task = {
   reward: ({ responseTokens }: ScoredSample) => ({ score: responseTokens % 5, acc: 0 }),
 };
 
-/** Texts that a random model hits upon every now and then: its answers have lengths of all kinds. */
+/** Texts that a random model generates now and then, so that its answers have many lengths. */
 const STOP = ['w'];
 const configOf = (partialRollout: boolean) =>
   resolveTrainConfig({
@@ -73,7 +73,7 @@ test('partial rollout: what a step leaves is finished later under new weights, a
   for (const versions of samples.map(versionsOf)) expect(versions).toEqual([...versions].sort((a, b) => a - b));
   expect(samples.some((sample) => new Set(versionsOf(sample)).size > 1)).toBe(true);
   expect(Math.max(...history.map((metrics) => metrics['training/stale_tokens_share']))).toBeGreaterThan(0);
-  for (const metrics of history) expect(metrics['training/carried_groups']).toBe(3); // 5 under way, 2 taken
+  for (const metrics of history) expect(metrics['training/carried_groups']).toBe(3); // 5 in flight, 2 taken
   expect(state.carried).toHaveLength(3);
   expect(state.problems).toBe(15);
 });
@@ -99,7 +99,7 @@ test.each([
   expectAllReleased();
 });
 
-test('without it, the tail is cut off, and every slot is free', async () => {
+test('without partial rollout, unfinished groups are aborted, and every slot is free', async () => {
   const { taken, history } = await fit(false, 3);
   const samples = taken.flat();
   expect(samples).toHaveLength(24);
@@ -133,7 +133,7 @@ test.each(['generation', 'update'])('partial rollout: a failed %s ends the carri
   await expect(trainer.step()).rejects.toThrow('the fault');
   letGo();
   expect(trainer.state).toMatchObject({ step: 1, problems, carried });
-  expectAllReleased(); // neither taken nor left standing
+  expectAllReleased(); // nothing is in use or left over
   armed = false;
   const { samples } = await trainer.step();
   expect(samples).toHaveLength(8);

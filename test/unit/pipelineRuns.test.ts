@@ -1,4 +1,4 @@
-/** The asynchronous pipelines on a scripted engine: what is stale, what repeats exactly, and that rollout continues between updates. */
+/** Tests the asynchronous pipelines on a scripted engine: staleness, exact repetition, and that rollout continues during updates. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { CheckpointEngine } from '../../src/grpo/pipeline/types.ts';
@@ -13,7 +13,7 @@ import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { readBack, scriptedEngine } from '../scriptedRuns.ts';
 
-/** Takes up to 60 turns of the event loop, another number in each call. */
+/** Takes up to 60 turns of the event loop, a different number in each call. */
 let calls = 0;
 const slow = defineTool({
   name: 'slow',
@@ -56,7 +56,7 @@ const configOf = (pipeline: string, asyncTraining: Record<string, unknown> = {},
     asyncTraining,
   } as never);
 
-/** A run on engines of its own. */
+/** Runs on separate engines. */
 async function run(
   config: ReturnType<typeof configOf>,
   { isShared = false, from }: { isShared?: boolean; from?: Checkpoint } = {},
@@ -84,7 +84,7 @@ async function run(
   return { history, steps, checkpoints };
 }
 
-/** But for times, and for how far rollout happens to be as a step is taken. */
+/** Metrics without times and without rollout's progress at the moment a step is taken. */
 const exact = (history: Metrics[]) =>
   history.map((metrics) =>
     Object.fromEntries(
@@ -97,13 +97,13 @@ const groupsOf = (steps: Sample[][]) => steps.flatMap((samples) => [...new Set(s
 const column = (history: Metrics[], name: string) => history.map((metrics) => metrics[name]);
 const upTo = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-test('one-step-off: a step old from the second on; twice the same, and from a checkpoint too', async () => {
+test('one-step-off: samples are one step old from the second step; runs repeat, from a checkpoint too', async () => {
   const config = configOf('one-step-off');
   const first = await run(config);
   expect(column(first.history, 'training/off_policy/age/max')).toEqual([0, 1, 1, 1, 1]);
   expect(column(first.history, 'training/stale_tokens_share')).toEqual([0, 1, 1, 1, 1]);
   expect(groupsOf(first.steps)).toEqual(upTo(5 * GROUPS));
-  // The first batch is drawn by the very weights that are trained; of the next ones the record is of those that drew them.
+  // The weights that are trained generated the first batch. Later batches have the log-probs of the weights that generated them.
   const differences = column(first.history, 'training/rollout_probs_diff_max');
   expect(differences[0]).toBe(0);
   expect(Math.min(...differences.slice(1))).toBeGreaterThan(0);
@@ -116,7 +116,7 @@ test('one-step-off: a step old from the second on; twice the same, and from a ch
   expect([...rest.checkpoints.at(-1)!.weights]).toEqual([...first.checkpoints.at(-1)!.weights]);
 });
 
-test('fully-async on shared weights: requests under way go on after each update, every group is trained on once', async () => {
+test('fully-async on shared weights: requests in flight continue after each update, and every group is trained on once', async () => {
   const config = configOf('fully-async', { stalenessThreshold: 1 }, 6);
   const { history, steps, checkpoints } = await run(config, { isShared: true });
   const dropped = history.at(-1)!['fully_async/count/dropped_stale_samples'];
@@ -133,7 +133,7 @@ test('fully-async on shared weights: requests under way go on after each update,
   expect(new Set(all).size).toBe(6 * GROUPS);
 });
 
-test('stream off-policy: weights are brought every other step', async () => {
+test('stream off-policy: weights are synced every other step', async () => {
   const config = configOf('fully-async', { stalenessThreshold: 0, triggerParameterSyncStep: 2 }, 4);
   const { history, steps } = await run(config);
   expect(column(history, 'training/off_policy/age/max')).toEqual([0, 1, 0, 1]);
@@ -144,7 +144,7 @@ test('stream off-policy: weights are brought every other step', async () => {
   expect(groupsOf(steps).sort((a, b) => a - b)).toEqual(upTo(4 * GROUPS));
 });
 
-test('decoupled: log-probs of the policy before the update beside those of the rollout, weighed', async () => {
+test('decoupled: log-probs of the policy before the update are weighted against those of the rollout', async () => {
   const config = configOf('one-step-off', {}, 3);
   config.algorithm.rolloutCorrection = {
     ...config.algorithm.rolloutCorrection,

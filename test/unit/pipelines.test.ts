@@ -46,7 +46,7 @@ const configOf = ({ groups = 4, n = 2, steps = 6, pipeline = 'fully-async', asyn
     ...(algorithm && { algorithm }),
   } as never);
 
-/** A random few milliseconds, or what `slow` says of the problem. */
+/** Returns a random few milliseconds, or the delay that `slow` returns for the problem. */
 const paced = (seed: number, slow: (number: number) => number | Promise<void> | undefined = () => undefined): Pace => {
   const uniform = mulberry32(seed);
   return ({ requestId }: GenerateRequest) => slow(Number(requestId.split('.')[1])) ?? uniform() * 6;
@@ -101,7 +101,7 @@ const contentOf = (steps: Step[]) =>
     samples.map(({ group, trajectory: t }) => [group, [...t.responseIds], [...t.weightVersions!]]),
   );
 
-describe('whatever the settings and however long samples take', () => {
+describe('with any settings and any sample times', () => {
   const settings = fc.record({
     groups: fc.integer({ min: 1, max: 5 }),
     n: fc.integer({ min: 1, max: 3 }),
@@ -113,7 +113,7 @@ describe('whatever the settings and however long samples take', () => {
     seed: fc.integer({ min: 1, max: 1000 }),
   });
 
-  test('every group is trained on once or dropped, none too old, and no more are begun than may be', () =>
+  test('every group is trained on once or dropped, none is too old, and no more are started than allowed', () =>
     fc.assert(
       fc.asyncProperty(settings, async ({ groups, n, steps, seed, ...asyncTraining }) => {
         const config = configOf({ groups, n, steps, asyncTraining });
@@ -130,7 +130,7 @@ describe('whatever the settings and however long samples take', () => {
         all.forEach((step, k) => {
           expect(step.samples).toHaveLength(groups * n);
           expect(step.metrics['fully_async/count/staleness_samples']).toBeLessThanOrEqual(maxGroups);
-          const window = Math.floor(k / syncSteps); // syncs since the beginning
+          const window = Math.floor(k / syncSteps); // syncs since the start
           for (const version of oldestOf(step)) expect(window - version / syncSteps).toBeLessThanOrEqual(maxAge);
         });
         expect(new Set(run.engine.released).size).toBe(run.engine.released.length);
@@ -138,7 +138,7 @@ describe('whatever the settings and however long samples take', () => {
       { numRuns: 40 },
     ));
 
-  test('a checkpoint in between, with what was under way, loses and doubles nothing', () =>
+  test('a checkpoint with groups in flight loses and duplicates nothing', () =>
     fc.assert(
       fc.asyncProperty(settings, fc.integer({ min: 1, max: 5 }), async ({ groups, n, steps, seed, ...rest }, at) => {
         const config = configOf({ groups, n, steps: steps + 1, asyncTraining: rest });
@@ -164,7 +164,7 @@ describe('whatever the settings and however long samples take', () => {
       { numRuns: 25 },
     ));
 
-  test('1,000 groups, the controller gone every few steps and back from its last checkpoint: each trained on once', async () => {
+  test('1,000 groups with a controller that restarts from its last checkpoint every few steps: each is trained on once', async () => {
     const config = configOf({ groups: 20, n: 2, steps: 50, asyncTraining: { stalenessThreshold: 0.5 } });
     const uniform = mulberry32(9);
     let run = new Run(config, paced(1));
@@ -177,7 +177,7 @@ describe('whatever the settings and however long samples take', () => {
       const again = new Run(config, paced(++lives));
       again.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
       again.problems.moveTo(run.problems.position);
-      void run.source.close(); // nobody hears of it any more
+      void run.source.close(); // the result is ignored
       run = again;
     }
     const dropped = steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
@@ -186,11 +186,11 @@ describe('whatever the settings and however long samples take', () => {
     expect(allGroups(steps)).toHaveLength(1000);
     expect(run.problems.position).toBe(1000 + dropped);
     expect(run.source.inFlightNumbers).toEqual([]);
-    // At most half a batch of groups of a few hundred bytes each is ever left over: nothing piles up.
+    // At most half a batch of groups, a few hundred bytes each, is left over at any time.
     for (const { metrics } of steps) expect(metrics['fully_async/monitor/queue_groups']).toBeLessThanOrEqual(10);
   });
 
-  test('a queue with room for one group holds the others back and ends all the same', async () => {
+  test('a queue with space for one group delays the others, and the run still ends', async () => {
     for (const onStale of ['drop', 'wait']) {
       const asyncTraining = { stalenessThreshold: 1, onStale, queueMib: 2500 / 2 ** 20 };
       const all = await new Run(configOf({ asyncTraining }), paced(3)).steps();
@@ -240,11 +240,11 @@ describe("verl's modes, by what is trained on", () => {
     for (const [, underWay] of run.engine.changes) expect(underWay).toBe(0);
   });
 
-  test('d, async with partial rollout: requests go on under new weights', async () => {
+  test('d, async with partial rollout: requests continue with new weights', async () => {
     const engines: PacedEngine[] = [];
     const untilSync = (number: number) => {
       const engine = engines[0];
-      // Not the last ones, which the last step waits for.
+      // Except the last ones, which the last step waits for.
       return number % 4 === 3 ? engine.reaches(Math.min(engine.version + 1, 4)) : undefined;
     };
     const { partial, run, steps } = await staleness(
@@ -283,7 +283,7 @@ describe('what repeats exactly, however long samples take', () => {
     expect(contentOf(await second.steps())).toEqual(contentOf(await first.steps()));
   });
 
-  test('one-step-off goes on from a checkpoint as if unbroken', async () => {
+  test('one-step-off resumes exactly from a checkpoint', async () => {
     const config = configOf({ pipeline: 'one-step-off' });
     const whole = contentOf(await new Run(config, paced(1)).steps());
     const before = new Run(config, paced(2));
@@ -309,7 +309,7 @@ describe('rules that leave groups out', () => {
     expect(Math.max(...steps.map(({ metrics }) => metrics['training/off_policy/age/max']))).toBe(1);
   });
 
-  test('wait: it is waited for', async () => {
+  test('wait: the late group is awaited', async () => {
     const run = new Run(
       configOf({ steps: 4, asyncTraining: { stalenessThreshold: 1, onStale: 'wait' } }),
       paced(5, (number) => (number === 1 ? 200 : undefined)),
@@ -338,7 +338,7 @@ describe('rules that leave groups out', () => {
   });
 });
 
-test('a group that fails fails the step; the next try draws the same problems', async () => {
+test('a failed group fails the step; the next attempt uses the same problems', async () => {
   let armed = true;
   const own: Task = {
     ...task,
@@ -360,7 +360,7 @@ test('a group that fails fails the step; the next try draws the same problems', 
   expect(allGroups(await run.steps())).toEqual(upTo(16));
 });
 
-test('closing gives up what is under way, and a later step goes on with it', async () => {
+test('closing aborts the groups in flight, and a later step continues them', async () => {
   const run = new Run(
     configOf({ steps: 3, asyncTraining: { stalenessThreshold: 1 } }),
     paced(5, (number) => (number === 3 || number === 5 ? 60 : undefined)),
@@ -371,7 +371,7 @@ test('closing gives up what is under way, and a later step goes on with it', asy
   expect(allGroups([...first, ...(await run.steps(2))])).toEqual(upTo(12));
 });
 
-test('a step that is given up has not begun for the checkpoint after it: no group is lost, and none trained twice', async () => {
+test('a cancelled step does not affect the next checkpoint: no group is lost, and none is trained twice', async () => {
   let cancel!: (error: Error) => void;
   const cancelled = new Promise<never>((_, reject) => (cancel = reject));
   const make: RollouterFactory = (source, put) => {
@@ -397,7 +397,7 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   cancel(new CancelledError('Nobody is here.'));
   await expect(third).rejects.toBeInstanceOf(CancelledError);
   come();
-  // As the trainer does after a step that fails, and at its end.
+  // The trainer does this after a failed step, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
   run.source.restore(undefined, { inFlightNumbers, vocabSize: 512 });
@@ -443,7 +443,7 @@ test.each([true, false])(
     cancel(new CancelledError('The server is gone.'));
     const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
-    await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step waits for nobody either
+    await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step does not wait either
     come();
     await run.source.close();
     const { position } = run.problems;
@@ -456,7 +456,7 @@ test.each([true, false])(
   },
 );
 
-test('a run that ends lets go of records that wait for room in the queue', async () => {
+test('a run that ends releases records that wait for space in the queue', async () => {
   const [puts, ends]: [Promise<unknown>[], unknown[]] = [[], []];
   const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, (records) => {
@@ -470,7 +470,7 @@ test('a run that ends lets go of records that wait for room in the queue', async
       updateWeights: (version) => local.updateWeights(version),
       failed: local.failed,
       async close() {
-        await Promise.all(puts); // as a room's, which acknowledges what it has put
+        await Promise.all(puts); // like a room, which acknowledges what it has put
         await local.close();
       },
     };
@@ -483,7 +483,7 @@ test('a run that ends lets go of records that wait for room in the queue', async
   expect(ends).toEqual([new Error('The groups were given up.')]);
 });
 
-test('shared weights: nothing is drawn while they change', async () => {
+test('shared weights: no token is sampled while they change', async () => {
   const run = new Run(configOf({ asyncTraining: { stalenessThreshold: 1 } }), paced(5), { shared: true });
   await run.source.generate(1);
   await run.source.pause();
@@ -497,7 +497,7 @@ test('shared weights: nothing is drawn while they change', async () => {
   expect(versions.some(({ oldest, newest }) => oldest < newest)).toBe(true);
 });
 
-test('where rollout draws by a copy on the same device, each micro-batch lets it go first, as long as the last one took', async () => {
+test('if rollout uses a copy on the same device, it runs before each micro-batch, as long as the previous one took', async () => {
   const seen: (string | number)[] = [];
   const model = {
     name: 'wgsl' as const,
@@ -521,7 +521,7 @@ test('where rollout draws by a copy on the same device, each micro-batch lets it
   for (const backend of ['shared', 'stream'] as const) expect(givingWay(engineOf(backend))).toBe(model);
 });
 
-test('weights of its own are asked for where rollout draws by older ones', () => {
+test('rollout must have its own weights if it uses older ones', () => {
   const asked: [Asked, boolean][] = [
     [{ pipeline: 'on-policy' }, false],
     [{ pipeline: 'one-step-off' }, true],
@@ -536,7 +536,7 @@ test('weights of its own are asked for where rollout draws by older ones', () =>
   );
 });
 
-test('somebody else generates: single samples in any order, some twice, some of nobody', async () => {
+test('an external rollouter can deliver samples in any order, some twice, some of unknown groups', async () => {
   const uniform = mulberry32(3);
   const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, async (records) => {
@@ -575,7 +575,7 @@ describe('the config', () => {
       trainer: { pipeline: 'fully-async', ...more['trainer'] },
     } as never);
 
-  test('requireBatches makes the batch, and what comes out reads back the same', () => {
+  test('requireBatches determines the batch, and the resolved config can be read again', () => {
     const config = given({ actor: { ppoMiniBatchSize: 6 }, asyncTraining: { requireBatches: 3 } });
     expect(config.data.trainBatchSize).toBe(18);
     expect(resolveTrainConfig(config as never)).toEqual(config);

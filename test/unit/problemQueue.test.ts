@@ -1,4 +1,4 @@
-/** Training problems: in order, by difficulty, without those too long; how many there are; the next step's drawn ahead. */
+/** Tests training problems: in order, by difficulty, without those that are too long; their number; and prefetching for the next step. */
 import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
@@ -37,17 +37,17 @@ function queueOf(train = task.train) {
   return { queue: new ProblemQueue({ ...task, train }, config, tokenizer), tokenizer };
 }
 
-test('hands out every problem once and in order, prefetched or not', async () => {
+test('every problem is returned once and in order, prefetched or not', async () => {
   const { queue } = queueOf();
   expect(await queue.take(1)).toEqual(problemsOf(0));
   queue.prefetch();
   expect(await queue.take(2)).toEqual(problemsOf(1, 2));
-  queue.prefetch(); // 3 is there from before
+  queue.prefetch(); // 3 was fetched before
   expect(await queue.take(4)).toEqual(problemsOf(3, 4, 5, 6));
   expect(queue.position).toBe(7);
 });
 
-test('asks a task that draws afresh whenever it is called for each problem once', async () => {
+test('a task that samples at each call is called once per problem', async () => {
   const drawn: number[] = [];
   const { queue } = queueOf((number, seed) => ({ ...task.train(number, seed), id: `call ${drawn.push(number)}` }));
   queue.prefetch();
@@ -55,7 +55,7 @@ test('asks a task that draws afresh whenever it is called for each problem once'
   expect((await queue.take(4)).map(({ id }) => id)).toEqual(['call 1', 'call 2', 'call 3', 'call 4']);
 });
 
-test('goes on where a checkpoint was, whatever it had drawn', async () => {
+test('a restored queue continues at its checkpoint, whatever was fetched since', async () => {
   const { queue } = queueOf();
   await queue.take(3);
   queue.prefetch();
@@ -63,7 +63,7 @@ test('goes on where a checkpoint was, whatever it had drawn', async () => {
   expect(await queue.take(3)).toEqual(problemsOf(1, 2, 3));
 });
 
-test('has encoded the prompts of the next step as its rollout writes them', async () => {
+test('the prompts of the next step are encoded ahead, exactly as rollout encodes them', async () => {
   const { queue, tokenizer } = queueOf();
   const prompt = {
     tokenizer,
@@ -79,7 +79,7 @@ test('has encoded the prompts of the next step as its rollout writes them', asyn
   expect(() => encodePrompt({ ...prompt, problem: ofTheStepAfter })).toThrow('encoded too late');
 });
 
-test('a task that throws does so in the step that needs the problem', async () => {
+test('an error of a task is thrown in the step that needs the problem', async () => {
   const { queue } = queueOf((number, seed) => {
     if (number === 2) throw new Error('no such problem');
     return task.train(number, seed);
@@ -89,7 +89,7 @@ test('a task that throws does so in the step that needs the problem', async () =
   await expect(queue.take(1)).rejects.toThrow('no such problem');
 });
 
-/** Problems of one word, its length in characters the number mod 4; prompts are longer for longer words. */
+/** Problems of one word. Its length in characters is the number mod 4; longer words have longer prompts. */
 const words: SyncTask = {
   name: 'words',
   trainSize: 8,
@@ -114,7 +114,7 @@ function wordQueue(data: object, task: Task = words) {
   return new ProblemQueue(task, resolveTrainConfig(settings), wordsTokenizer);
 }
 
-/** A group of samples of each problem, all with one score. */
+/** Returns a group of samples of each problem, all with one score. */
 const groupsOf = (problems: Problem[], score: (problem: Problem) => number): Sample[] =>
   problems.flatMap((problem, group) =>
     [0, 0].map(() => ({ problem, group, reward: { score: score(problem), acc: 0 } }) as unknown as Sample),
@@ -136,7 +136,7 @@ test('data.filterOverlongPrompts: the next problem instead, counted, prefetched 
   );
 });
 
-test('data.trainMaxSamples: the first of the stream, each once an epoch, in an order of its own from the second on', async () => {
+test('data.trainMaxSamples: the first of the stream, each once per epoch, in a different order from the second epoch', async () => {
   const endless: Task = { ...withoutEnd, train: (number) => ({ ...words.train(0, 1), id: `w${number}` }) };
   const ids = async (queue: ProblemQueue, count: number) => (await queue.take(count)).map(({ id }) => id);
   const queue = wordQueue({ trainMaxSamples: 6 }, endless);
@@ -165,7 +165,7 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   const total = weights.reduce((a, b) => a + b);
   weights.forEach((weight, i) => expect((counts.get(`w${i}`) ?? 0) / DRAWS).toBeCloseTo(weight / total, 1.5));
 
-  // What a checkpoint keeps draws on as the run would have.
+  // A restored queue continues like the original.
   const again = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
   again.moveTo(queue.position);
   again.parts['sampler'].restore(JSON.parse(JSON.stringify(queue.parts['sampler'].state())));
@@ -178,7 +178,7 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   await expect(zero.take(1)).rejects.toThrow('all are in pools of weight 0');
 });
 
-test('a task that observes hears of every group, and its state is a part of the checkpoint', async () => {
+test('observe is called with every group, and its state is part of the checkpoint', async () => {
   const heard: string[] = [];
   const observe: Task['observe'] = ({ id }, rewards) => void heard.push(`${id}: ${rewards.length}`);
   const queue = wordQueue({}, { ...words, observe, state: () => heard.length, restore: () => {} });
@@ -205,7 +205,7 @@ test('trainer.totalEpochs: whole batches of an epoch times epochs, of the proble
   expect(() => stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 2 })).toThrow('2 training problems do not fill one');
 });
 
-test('a task that gives promises: each asked for once, all of a step before the first is there, encoded ahead, and a failure in its own step', async () => {
+test('an asynchronous task is called once per problem, for all problems of a step at the same time, and fails in the right step', async () => {
   const asked: number[] = [];
   const waiting: (() => void)[] = [];
   let isSlow = true;
@@ -228,7 +228,7 @@ test('a task that gives promises: each asked for once, all of a step before the 
   queue.prefetch();
   expect(asked).toEqual([0, 1, 2, 3]);
   expect((await queue.take(2)).map(({ id }) => id)).toEqual(['w2', 'w3']);
-  queue.prefetch(); // 5 fails, which nobody hears of yet
+  queue.prefetch(); // 5 fails, without an error yet
   await new Promise((resolve) => setTimeout(resolve));
   expect((await queue.take(1))[0].id).toBe('w4');
   await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
@@ -246,7 +246,7 @@ const epochs = () =>
     trainer: { totalEpochs: 1 },
   });
 
-/** TinyLlama's: three roles, whose tags are not tokens. */
+/** TinyLlama's template: three roles, whose tags are not tokens. */
 const TINY_LLAMA = `{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\n' + message['content'] + eos_token }}
@@ -259,12 +259,12 @@ const TINY_LLAMA = `{% for message in messages %}
 {{ '<|assistant|>' }}
 {% endif %}
 {% endfor %}`;
-/** Phi-3-mini's first: without a branch for the system message. */
+/** Phi-3-mini's first template: without a branch for the system message. */
 const PHI_3 =
   "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') %}{{'<|user|>' + '\n' + message['content'] + eos_token + '\n'}}" +
   "{% elif (message['role'] == 'assistant') %}{{'<|assistant|>' + '\n' + message['content'] + eos_token + '\n'}}{% endif %}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|assistant|>' + '\n' }}{% endif %}";
-/** Gemma's. */
+/** Gemma's template. */
 const GEMMA = `{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}
 {%- for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}
@@ -274,7 +274,7 @@ const CHATML =
   "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}";
 const OWN = undefined;
 
-/** What is said before a run of the task with a chat template. */
+/** Returns the lines that are printed before a run of the task with a chat template. */
 function said(template: string | undefined, asked: Task, multiTurn: object = {}): Promise<string[]> {
   const tokenizer = tokenizerOf(template);
   const run = { ...config, rollout: { ...config.rollout, multiTurn: { ...config.rollout.multiTurn, ...multiTurn } } };
@@ -367,7 +367,7 @@ test.each<[string, string | undefined, Task, object, string[]]>([
   expect(await said(template, of, multiTurn)).toEqual(sentences);
 });
 
-test('a server says what requests would lose', () => {
+test('a server reports what requests would lose', () => {
   const losses = (template?: string, parser = parseHermes) => requestLosses(tokenizerOf(template), parser);
   expect(losses()).toEqual([]);
   expect(losses(PHI_3)).toEqual([
@@ -380,7 +380,7 @@ test('a server says what requests would lose', () => {
   ]);
 });
 
-test('prompts that are in the template already are counted, with the first one by file and line', () => {
+test('prompts that contain the template already are counted, and the first is named by file and line', () => {
   const row = (prompt: unknown) => JSON.stringify({ prompt, answer: '1' });
   const wrapped = '<|im_start|>user\nWhat is 1 + 1?<|im_end|>\n<|im_start|>assistant\n';
   const text = (...prompts: unknown[]) => prompts.map(row).join('\n');
@@ -409,7 +409,7 @@ test('prompts that are in the template already are counted, with the first one b
   expect(notesOf(OWN, text(plain), text(plain, [{ role: 'user', content: wrapped }]))).toEqual(
     sentence('0 of 1', '1 of 2', '<|im_end|>', 'val.jsonl, line 2'),
   );
-  // Tags that are no tokens, in the shape of Llama 2.
+  // Tags that are not tokens, in the format of Llama 2.
   const inst =
     "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} {{ m.content }} {{ eos_token }}{% endif %}{% endfor %}";
   expect(notesOf(inst, text('[INST] How many? [/INST]'), text(plain))).toEqual(
@@ -459,7 +459,7 @@ test("verl's names of agent loops are known; null and an absent name are the run
   }
 });
 
-test('the trainer checks the rows of a finite task before it generates, and only what it draws of a stream', async () => {
+test('the trainer checks all rows of a finite task before it generates, but only the sampled ones of a stream', async () => {
   const wrong = (index: number): Problem => ({ ...task.train(index, 5), agentName: 'react' });
   const check = (given: Partial<SyncTask>, drawn: number) => checkedProblems({ ...task, ...given }, config, drawn);
   await expect(check({ train: wrong, trainSize: 4 }, 0)).rejects.toThrow(

@@ -34,7 +34,7 @@ const step = (samples: SampleProfile[], number = 1): StepProfile => ({
 });
 const TEN = step(Array.from({ length: 10 }, (_, i) => sample(`0.${i}`, i < 8 ? 10 : 100, { tokens: i < 8 ? 20 : 90 })));
 
-test('a step is logged and read back, times since the step began', async () => {
+test('a step is logged and read back, with times since its start', async () => {
   const { folder } = await RunFolder.create(disk, join(mkdtempSync(join(tmpdir(), 'webgrpo-profile-')), 'run'), {});
   const clock = new PhaseClock();
   clock.mark('validate'); // before the first step
@@ -62,9 +62,9 @@ test('a step is logged and read back, times since the step began', async () => {
   expect(readFileSync(folder.file('profile', 'step-2.jsonl'), 'utf8').split('\n')).toHaveLength(4);
 });
 
-test('shares count the wait for the step’s slowest, and parts instead of the whole', () => {
+test('shares include the wait for the step’s slowest sample, and count parts instead of their total', () => {
   const shares = timeShares([TEN]);
-  // 8 x 10 ms then 90 ms of waiting, 2 x 100 ms: 1000 ms in all.
+  // 8 x 10 ms, each followed by 90 ms of waiting, then 2 x 100 ms: 1000 ms in all.
   expect(shares.wait).toBeCloseTo(0.72, 9);
   expect(shares.tool).toBeCloseTo((8 * 2.5 + 2 * 25) / 1000, 9);
   expect(Object.values(shares).reduce((a, b) => a + b, 0)).toBeCloseTo(1, 9);
@@ -79,7 +79,7 @@ test('shares count the wait for the step’s slowest, and parts instead of the w
   expect(timeShares([])).toEqual({});
 });
 
-test('draws are an event of their own where the GPU times them, in the report as in the trace', () => {
+test('sampling is a separate event if the GPU times it, in the report and in the trace', () => {
   const events: SampleProfile['events'] = [
     ['generate', 0, 0, 10],
     ['decode', 0, 0, 8, 4],
@@ -94,7 +94,7 @@ test('draws are an event of their own where the GPU times them, in the report as
   expect(profileReport('run', [TEN], SETTINGS).samplingTimed).toBe(false);
 });
 
-test('the tail is what passes after four fifths are done', () => {
+test('the tail is the time after four fifths of the samples are done', () => {
   expect(completions(TEN)).toEqual([...Array<number>(8).fill(10), 100, 100]);
   expect(tailReport(TEN)).toMatchObject({
     share: 0.9,

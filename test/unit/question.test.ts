@@ -8,12 +8,12 @@ import type { Message, SyncTask } from '../../src/tasks/task.ts';
 
 const own: Message[] = [{ role: 'user', content: 'How many?' }];
 
-describe('a question stands where a problem does', () => {
-  test('as it is, where problems are bare texts', async () => {
+describe('a question takes the place of a problem', () => {
+  test('a question is used unchanged if problems are plain texts', async () => {
     expect(await questionOf(gsm8kToolTask(), 'How many?')).toMatchObject({ id: 'question', messages: own, answer: '' });
   });
 
-  test('behind the system message of the problems', async () => {
+  test('a question follows the system message of the problems', async () => {
     const system: Message = { role: 'system', content: 'Be brief.' };
     const task: SyncTask = {
       ...gsm8kToolTask(),
@@ -25,7 +25,7 @@ describe('a question stands where a problem does', () => {
     expect((await questionOf(task, 'How many?')).messages).toEqual([system, ...own]);
   });
 
-  test('with the instruction that GSM8K appends, in a conversation too', async () => {
+  test('a question gets the instruction that GSM8K appends, in a conversation too', async () => {
     const task = gsm8kJsonlTask([trainProblem(0, 0)], [], { prompt: { systemPrompt: 'S', instruction: 'Think.' } });
     const { messages } = await questionOf(task, 'How many?');
     const asked = { role: 'user', content: 'How many? Think.' };
@@ -34,7 +34,7 @@ describe('a question stands where a problem does', () => {
     expect((await questionOf(task, 'How many?', earlier)).messages).toEqual([...earlier, asked]);
   });
 
-  test('and sets up no environment', async () => {
+  test('a question sets up no environment', async () => {
     await expect(questionOf(ticTacToeTask(), 'X?')).rejects.toThrow(/environments, which a question cannot set up/);
   });
 });

@@ -1,4 +1,4 @@
-/** No random number is used twice under one set of weights, however samples are asked for. */
+/** Tests that no random number is used twice under one set of weights, in any way of sampling. */
 
 import { describe, expect, test } from 'vitest';
 import { routes } from '../../src/cli/serve/routes.ts';
@@ -19,7 +19,7 @@ import { TalkingEngine, talkingRun } from '../clientEngine.ts';
 import { copiedWeights, PacedEngine } from '../pacedEngine.ts';
 import { ScriptedEngine } from '../scriptedEngine.ts';
 
-/** Records the weights, the key and the position of each token that engines draw. Greedy tokens use no random number. */
+/** Records weights, key and position of each token that engines sample. Greedy tokens use no random number. */
 class Draws {
   readonly places: string[] = [];
   #isOver = false;
@@ -39,7 +39,7 @@ class Draws {
     return engine;
   }
 
-  /** What a process draws after its last checkpoint is drawn again by the next. */
+  /** Forgets what a process sampled after its last checkpoint, because the next one samples it again. */
   end(): void {
     this.#isOver = true;
   }
@@ -61,7 +61,7 @@ registerAgentLoop('two_turns', async (sample) => {
   return sample.say({ role: 'user', content: 'Sure?' }) ?? (await sample.generate()).stop ?? 'completed';
 });
 
-/** An engine whose samples take different times, without a clock. */
+/** Creates an engine whose samples take different times, without a clock. */
 const pacedEngine = () =>
   new PacedEngine(async ({ requestId }) => {
     for (let left = keyedRng(requestId).int(0, 9); left > 0; left--) await nextTask();
@@ -81,7 +81,7 @@ const configOf = (change: Record<string, object> = {}) =>
     ...(change['asyncTraining'] && { asyncTraining: change['asyncTraining'] }),
   });
 
-describe('a trainer, resumed from a checkpoint, with an evaluation after each step', () => {
+describe('a trainer that is resumed from a checkpoint, with an evaluation after each step', () => {
   test.each<[string, Record<string, object>]>([
     ['by default', {}],
     ['with groups drawn again', { algorithm: { filterGroups: { enable: true, metric: 'acc' } } }],
@@ -119,7 +119,7 @@ describe('a trainer, resumed from a checkpoint, with an evaluation after each st
   });
 });
 
-test('workers of a room, beside the evaluation of the controller', async () => {
+test('workers of a room, during an evaluation of the controller', async () => {
   const draws = new Draws();
   const engines = [0, 1, 2].map(() => draws.of(pacedEngine()));
   const config = configOf();
@@ -170,7 +170,7 @@ describe('a learner', () => {
     expect(new Set(places).size).toBe(places.length);
   });
 
-  test('whose state is loaded while samples are asked for: they count from the state', async () => {
+  test('a learner whose state is loaded while samples are requested, which count from the state', async () => {
     const draws = new Draws();
     const learner = learnerOn(draws);
     const state = await learner.saveState();
@@ -212,14 +212,14 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('three groups of one question, at once', async () => {
+  test('three concurrent groups of one question', async () => {
     const run = running();
     await Promise.all(Array.from({ length: 6 }, () => run.asked()));
     expectDifferent(run.keys(), 6);
     await run.trainer.close();
   });
 
-  test('a question again and again before a step, its groups complete meanwhile', async () => {
+  test('a question asked repeatedly before a step, while its groups complete', async () => {
     const run = running();
     for (let i = 0; i < 6; i++) (await run.asked()).trajectory.reward(i);
     expect(run.trainer.groups.complete).toBe(3);
@@ -272,14 +272,14 @@ describe('a client', () => {
     await Promise.all([run.trainer.close(), later.trainer.close()]);
   });
 
-  test('an episode that joins a restored part of a group, the rest of which is here', async () => {
+  test('an episode that joins a restored part of a group whose other part is in memory', async () => {
     const run = running({ outlives: true });
     await run.asked();
     const other = await run.asked();
     const state = await saved(run);
     other.trajectory.abort();
-    await run.asked(); // joins the group that is here
-    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was given up
+    await run.asked(); // joins the existing group
+    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was dropped
     expect(run.trainer.groups.incomplete).toBe(2);
     await run.asked(); // joins it
     expectDifferent(run.keys(), 4);
@@ -292,7 +292,7 @@ describe('a client', () => {
     (await run.asked()).trajectory.reward(0);
     await run.trainer.groups.generate(1);
     run.rollout.requests.length = 0;
-    (await run.asked()).trajectory.reward(1); // completes the group of before
+    (await run.asked()).trajectory.reward(1); // completes the previous group
     for (let i = 0; i < 4; i++) (await run.asked()).trajectory.reward(0);
     expectDifferent(run.keys(), 5);
     await run.trainer.close();
@@ -307,7 +307,7 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('a call beside one that failed, and calls after it', async () => {
+  test('a call concurrent with one that failed, and calls after it', async () => {
     const run = running();
     const client = run.trainer.client();
     await run.ask(client);
@@ -323,7 +323,7 @@ describe('a client', () => {
     run.rollout.go();
     await answered;
     run.rollout.waits = () => false;
-    await client.chat.completions.create({ messages: [other] }); // draws what the failed call would have
+    await client.chat.completions.create({ messages: [other] }); // samples what the failed call would have sampled
     await client.chat.completions.create({ messages: [other] });
     const [first, failedKey, answeredKey, again, last] = run.keys();
     expect(again).toBe(failedKey);
@@ -331,7 +331,7 @@ describe('a client', () => {
     await run.trainer.close();
   });
 
-  test('a fork beside a call that a checkpoint lacks', async () => {
+  test('a fork concurrent with a call that a checkpoint lacks', async () => {
     const run = running();
     const client = run.trainer.client();
     run.rollout.waits = ({ contextIds }) => contextIds === run.rollout.requests[0].contextIds;
@@ -352,7 +352,7 @@ describe('a client', () => {
     await Promise.all([run.trainer.close(), later.trainer.close(), lost]);
   });
 
-  test('a question under weights that a lost device or a failed step has brought back', async () => {
+  test('a question under weights that a lost device or a failed step has restored', async () => {
     const run = running({ outlives: true }, { trainer: { saveFreq: 1 } });
     const { groups } = run.trainer;
     for (let i = 0; i < 2; i++) (await run.asked('0')).trajectory.reward(i);
@@ -383,7 +383,7 @@ describe('a client', () => {
   });
 });
 
-/** Of 'What is 2 plus 2?' in a run of seed 1. */
+/** Keys of 'What is 2 plus 2?' in a run with seed 1. */
 const FIRST_KEYS = ['3783775329,1356377566', '2764651582,891454099'];
 /** Found by trying names in order. */
 const PAIR = ['g139599', 'g322382'];

@@ -1,4 +1,4 @@
-/** README's reading order: the functions it names are there, and each is called by the one before it. */
+/** Tests README's reading order: the functions that it names exist, and each is called by the previous one. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import ts from 'typescript';
@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 interface Station {
   file: string;
   name: string;
-  /** The step calls it, not the function before it on the list. */
+  /** True if the step calls it, instead of the previous function on the list. */
   fromStep: boolean;
 }
 
@@ -16,7 +16,7 @@ const stations: Station[] = [
   ...readFileSync('README.md', 'utf8').matchAll(/^\d\. (back in the step: )?\[`(\S+)`\]\(\2\), `(#?\w+)\(\)`/gm),
 ].map(([, back, file, name]) => ({ file, name, fromStep: back !== undefined }));
 
-/** Files off the list that a call may pass through, such as the sample between an agent loop and its engine. */
+/** Maximum number of files outside the list that a call can pass through, such as the sample between an agent loop and its engine. */
 const MAX_FILES_BETWEEN = 4;
 
 const texts = new Map<string, string>();
@@ -43,7 +43,7 @@ function importsOf(file: string): string[] {
 const nameOf = (name: ts.Node | undefined): string | undefined =>
   name && (ts.isIdentifier(name) || ts.isPrivateIdentifier(name)) ? name.text : undefined;
 
-/** Functions and methods of that name; a constant counts, for tables of functions, and a class counts as its constructor. */
+/** Returns functions and methods of that name. A constant counts, for tables of functions, and a class counts as its constructor. */
 function definitions(file: string, name: string): ts.Node[] {
   const functions = parse(file).statements.flatMap((statement): ts.Node[] => {
     if (ts.isVariableStatement(statement))
@@ -56,7 +56,7 @@ function definitions(file: string, name: string): ts.Node[] {
   return functions;
 }
 
-/** Names that a piece of code refers to; a method's, only where it is taken of an object. */
+/** Returns the names that a piece of code refers to; a method's only if it is accessed on an object. */
 function references(node: ts.Node): Set<string> {
   const names = new Set<string>();
   const visit = (child: ts.Node): void => {
@@ -74,7 +74,7 @@ const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .map((file) => `src/${file.replaceAll('\\', '/')}`)
   .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
 
-/** Files of the classes that have every method of an interface which `file` declares, `method` among them. */
+/** Returns the files of classes that have every method of an interface that `file` declares, including `method`. */
 function implementers(file: string, method: string): string[] {
   const interfaces = parse(file).statements.filter(ts.isInterfaceDeclaration);
   const wanted = interfaces
@@ -92,7 +92,9 @@ function implementers(file: string, method: string): string[] {
   );
 }
 
-/** Where a name that a function of `file` uses may be defined: there, in what it imports, or behind a type of that. */
+/**
+ * Returns the files that can define a name used in a function of `file`: the file itself, its imports, or implementers of an imported type.
+ */
 function resolve(file: string, name: string): string[] {
   const direct = [file, ...importsOf(file)];
   const picked = direct.filter((other) => textOf(other).includes('= Pick<')).flatMap(importsOf);
@@ -102,7 +104,7 @@ function resolve(file: string, name: string): string[] {
   );
 }
 
-/** True if `from` calls `to`, by way of functions of the two files and of few others. */
+/** True if `from` calls `to`, through functions of the two files and of few others. */
 function calls(from: Station, to: Station): boolean {
   const cheapest = new Map<string, number>();
   let open: { file: string; name: string; between: number }[] = [{ ...from, between: 0 }];
@@ -150,7 +152,7 @@ test.each(stations.slice(1).map((station, i) => [station.file, station.name, i +
   },
 );
 
-test('a call that is not there is not found', () => {
+test('a missing call is not found', () => {
   const [step, generate] = stations;
   expect(calls(generate, step)).toBe(false);
   expect(calls(stations[5], stations[6])).toBe(false); // stepTokens updates nothing

@@ -1,4 +1,4 @@
-/** The configs for real models against those models' shapes, which were written into test/fixtures by hand. */
+/** Tests the configs for real models against those models' shapes, which were written into test/fixtures by hand. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -40,7 +40,7 @@ test.each([
   expect(read(file)).toContain('Not run here');
 });
 
-test('what docs/guides/models.md says of their memory is what is planned', () => {
+test('the memory in docs/guides/models.md is what is planned', () => {
   const docs = readFileSync('docs/guides/models.md', 'utf8');
   const planOf = (file: string, model: string): PlanItem[] =>
     planMemory({ ...engineSizes(parseTrainConfig(read(file), { source: file })), config: shapeOf(model) });
@@ -52,7 +52,7 @@ test('what docs/guides/models.md says of their memory is what is planned', () =>
   }
 });
 
-test('what docs/guides/speed-and-memory.md says that an optimizer takes is what is planned', () => {
+test("the optimizers' memory in docs/guides/speed-and-memory.md is what is planned", () => {
   const docs = readFileSync('docs/guides/speed-and-memory.md', 'utf8');
   const bytes = (optimizer: string) => {
     const overrides = ['model.loraRank=0', `actor.optim.optimizer=${optimizer}`];
@@ -67,7 +67,7 @@ test('what docs/guides/speed-and-memory.md says that an optimizer takes is what 
   expect(docs).toContain(`SmolLM2-135M: AdamW ${adamw}, Muon ${muon}, SGD and SignSGD none`);
 });
 
-test('system message and instruction reach the prompt, the last user message alone is changed', () => {
+test('system message and instruction are in the prompt, and only the last user message is changed', () => {
   const line = JSON.stringify({ question: 'How many?', answer: '<<1+2=3>>3\n#### 3' });
   const problems = parseGsm8kJsonl(line, 'x.jsonl');
   const task = gsm8kJsonlTask(problems, problems, {

@@ -27,7 +27,7 @@ test('a recipe sets loss, advantage, aggregation and clip; the user overrides an
   expect(reinforce.algorithm.rolloutCorrection).toMatchObject({ rolloutIs: 'sequence', bypassMode: true });
 });
 
-test("a recipe's numbers come with it, another number of the same loss beside the user's", () => {
+test('a recipe sets its numbers, next to other numbers of the same loss that the user sets', () => {
   expect(resolved({ name: 'sapo' }).actor.policyLoss).toMatchObject({ tauPos: 1, tauNeg: 1.05 });
   expect(resolved({ name: 'sapo' }, { policyLoss: { tauPos: 2 } }).actor.policyLoss).toMatchObject({
     tauPos: 2,
@@ -60,7 +60,7 @@ test('every number of a loss is a key of actor.policyLoss, and every key a numbe
   const keys = keyDocs(TRAIN_SCHEMA).flatMap(
     ({ path }) => path.match(/^actor\.policyLoss\.(?!lossMode)(.*)/)?.[1] ?? [],
   );
-  // REINFORCE has its two from algorithm.rolloutCorrection.
+  // REINFORCE has its two numbers from algorithm.rolloutCorrection.
   expect(numbers.filter((name) => !name.startsWith('rolloutIs')).sort()).toEqual([...keys].sort());
 });
 
@@ -101,7 +101,7 @@ test('warm-up, cosine to the floor, constant', () => {
   const linear: LrSchedule = { ...cosine, lrSchedulerType: 'linear' };
   for (const step of [4, 5, 9, 14, 99])
     expect(lrFactor(linear, step)).toBeCloseTo(0.1 + 0.9 * Math.max(0, (14 - step) / (14 - 4)), 12);
-  // verl: lr_warmup_steps where it is above 0, else int(ratio x total).
+  // verl: lr_warmup_steps if it is above 0, otherwise int(ratio x total).
   expect(warmupSteps({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 }, 79)).toBe(7);
   expect(warmupSteps({ lrWarmupSteps: 3, lrWarmupStepsRatio: 0.1 }, 79)).toBe(3);
   expect(() => lrFactor({ ...cosine, totalTrainingSteps: 4 }, 5)).toThrow(
@@ -109,7 +109,7 @@ test('warm-up, cosine to the floor, constant', () => {
   );
 });
 
-test('overlong answers pay along a line', () => {
+test('overlong answers have a linear penalty', () => {
   const options = { maxResponseLength: 100, bufferLen: 20 };
   expect([50, 80, 90, 100].map((n) => overlongPenalty(n, options))).toEqual([0, 0, -0.5, -1]);
   expect(overlongPenalty(100, { ...options, penaltyFactor: 0.5 })).toBe(-0.5);
@@ -131,7 +131,7 @@ test('linear length penalty: pass rate x lengths as shares of the most in the gr
   expect(Array.from(got.slice(3))).toEqual([0, 0, 0]); // no reward; a group that lost
 });
 
-test('truncated samples leave the loss', () => {
+test('truncated samples are removed from the loss', () => {
   const masks = maskTruncated(
     [
       [1, 1],

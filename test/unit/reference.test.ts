@@ -27,7 +27,7 @@ interface Golden {
   gradSamples: Record<string, [number, number][]>;
 }
 
-/** Every next token of every sequence is predicted. */
+/** Returns a batch in which every next token of every sequence is predicted. */
 function batchOf(sequences: number[][]): PackedBatch {
   const groups = sequences.map(([first, ...rest]) => {
     return {
@@ -65,7 +65,7 @@ describe.skipIf(!existsSync(GOLDENS))(`stored float64 goldens (skipped where ${G
   });
 });
 
-/** Everything at once: q/k norm, bias, untied head, grouped queries, head dim other than C / H, scaled RoPE. */
+/** All features together: q/k norm, bias, untied head, grouped queries, head dim other than C / H, scaled RoPE. */
 const EVERYTHING: ModelConfig = {
   architecture: 'Qwen3ForCausalLM',
   vocabSize: 11,
@@ -155,7 +155,7 @@ describe('gradients against central differences', () => {
   });
 });
 
-describe('packing changes nothing', () => {
+describe('packing does not change results', () => {
   const weights = randomWeights(EVERYTHING, 4);
   const run = (groups: SequenceGroup[], maxTokenLen: number) => {
     const values = new Map<string, number>();
@@ -171,7 +171,7 @@ describe('packing changes nothing', () => {
     return { values, total };
   };
 
-  test('a shared prompt gives what a prompt of its own gives, split or not', () => {
+  test('a shared prompt gives the results of separate prompts, split or not', () => {
     const together = run(GROUPS, 100);
     for (const maxTokenLen of [6, 7, 11]) {
       const split = run(GROUPS, maxTokenLen);
@@ -220,7 +220,7 @@ describe('AdamW', () => {
     expectAllClose(weights.get('w')!, expected, 1e-12, 'after two steps');
   });
 
-  test('a norm that is not finite changes nothing', () => {
+  test('a norm that is not finite changes no weight', () => {
     const weights: Weights64 = new Map([['w', Float64Array.of(2)]]);
     const state = newAdamWState(weights);
     expect(referenceAdamW(weights, new Map([['w', Float64Array.of(NaN)]]), state, options)).toBeNaN();
@@ -229,7 +229,7 @@ describe('AdamW', () => {
   });
 });
 
-/** |actual - expected| <= tolerance for every element; NaN never passes. */
+/** Expects |actual - expected| <= tolerance for every element; NaN never passes. */
 function expectAllClose(actual: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, what: string): void {
   expect(actual.length, what).toBe(expected.length);
   for (let i = 0; i < actual.length; i++) {

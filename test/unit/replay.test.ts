@@ -1,4 +1,4 @@
-/** `webgrpo replay` without a GPU: kept run folders, and another reward. */
+/** Tests `webgrpo replay` without a GPU: kept run folders, and another reward. */
 
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ let folder: RunFolder;
 const configOf = (trainer: object = {}, reward: object = {}) =>
   resolveTrainConfig({ name: 'run', model: { path: 'nowhere' }, reward, trainer: { keepRollouts: true, ...trainer } });
 
-/** Two groups of two; the answer of sample s is right where `scores` says so. */
+/** Returns two groups of two samples. The answer of sample s is right if its entry in `scores` is 1. */
 const samplesOf = (scores: number[]): Sample[] =>
   scores.map((score, s) => ({
     problem: { id: `p${s >> 1}`, messages: [{ role: 'user', content: 'q' }], answer: '4', level: s },
@@ -52,7 +52,7 @@ beforeEach(async () => {
   ({ folder } = await RunFolder.create(disk, path, configOf()));
 });
 
-/** What the command prints with --json. */
+/** Returns what the command prints with --json. */
 async function run(...args: string[]): Promise<{ page: string; rewards: Record<string, number>[] }> {
   let told: unknown;
   await replay.run(readArgs([path, ...args], replay.flags), {
@@ -73,7 +73,7 @@ function moduleOf(code: string): string {
   return file;
 }
 
-test('the example scores a run again, and the page has its numbers', async () => {
+test('the example rescores a run, and the page contains its numbers', async () => {
   await keep(1);
   await keep(2, configOf(), [0, 0, 1, 0]);
   const { page, rewards } = await run('--reward', 'examples/replay-reward.js');
@@ -96,7 +96,7 @@ test('the example scores a run again, and the page has its numbers', async () =>
   });
 });
 
-test('a reward that wants the opposite changes the best of each group and every sign', async () => {
+test('an inverted reward changes the best sample of each group and every sign', async () => {
   await keep(1);
   const file = moduleOf(
     'export default ({ problem, response }) => ({ score: response.endsWith(problem.answer) ? 0 : 1, acc: 0 });',
@@ -138,7 +138,7 @@ test.each([
   expect(await refusal('--reward', moduleOf(code))).toMatch(message);
 });
 
-test('what is not there, damaged, cut, or a step under another name: one sentence that says what to do', async () => {
+test('a missing, damaged, truncated or renamed step ends in one error that says what to do', async () => {
   const reward = ['--reward', 'examples/replay-reward.js'];
   expect(await refusal(...reward)).toBe(
     `${path} has kept no rollouts; train with trainer.keepRollouts=true, as in: train ${path}/config.yaml trainer.keepRollouts=true.`,
@@ -168,20 +168,20 @@ test('what is not there, damaged, cut, or a step under another name: one sentenc
   expect(await refusal(...reward)).toBe(`${path} is no run folder: it has no config.yaml.`);
 });
 
-test('the config that a step was made under is taken, though the run went on under another', async () => {
+test('a step uses its own config, although the run continued with another', async () => {
   await keep(1, configOf({}, { timeoutS: 0.05 }));
   writeFileSync(folder.file('config-1.yaml'), stringify(configOf({}, { timeoutS: 0.05 })));
   expect(await refusal('--reward', moduleOf('export default () => new Promise(() => {});'))).toContain('0.05 s');
 });
 
-test('the last steps are kept where a number says so, and what a run does again is forgotten', async () => {
+test('the configured number of last steps is kept, and repeated steps are deleted', async () => {
   for (const step of [1, 2, 3, 4]) await keep(step, configOf({ keepRollouts: 2 }));
   expect(await keptSteps(folder)).toEqual([3, 4]);
   await forget(folder, (step) => step > 3);
   expect(await keptSteps(folder)).toEqual([3]);
 });
 
-test('the weights are those that the update began with, or the newest before, and it says which', async () => {
+test('the weights are those before the update, or the newest earlier ones, and their source is printed', async () => {
   for (const step of [2, 5]) await disk.write(join(folder.checkpoint(step), 'x'), '');
   const place = async (step: number, flag?: string) => (await weightsFor(folder, step, flag)).words;
   expect(await place(1)).toBe('the model that the run began with, which its update began with');

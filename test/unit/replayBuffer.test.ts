@@ -27,7 +27,7 @@ const groupOf = (score: number) => ({ score, step: 1, samples: [sample(0, score)
 
 const config = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { replayBufferSize: 3 } });
 
-/** A source whose step s has the groups of rewards[s - 1]. */
+/** Creates a source whose step s has the groups of rewards[s - 1]. */
 function replaying(rewards: number[][][], buffer: ReplayBuffer): ReplayedGroups {
   const source = {
     generate: (step: number) =>
@@ -68,13 +68,13 @@ test("a group's score is TRL's: the sum over its samples of |advantage| x std", 
   });
 });
 
-test('the best stay: a full buffer takes a group only in place of a worse one', () => {
+test('the best groups stay: a full buffer replaces only a worse group', () => {
   const buffer = new ReplayBuffer(2);
   for (const score of [2, 1, 1, 3, 0.5]) buffer.add(groupOf(score));
   expect((buffer.state() as { score: number }[]).map(({ score }) => score).sort()).toEqual([2, 3]);
 });
 
-test('draws go by score, none twice while there are enough', () => {
+test('groups are sampled by score, none twice while there are enough', () => {
   const buffer = new ReplayBuffer(3);
   for (const score of [1, 2, 5]) buffer.add(groupOf(score));
   const uniform = mulberry32(3);
@@ -96,7 +96,7 @@ test('draws go by score, none twice while there are enough', () => {
   expect(new ReplayBuffer(3).draw(2, uniform)).toEqual([]);
 });
 
-test('groups without a signal give their place to stored ones, tokens and log-probs of the sampler as they were', async () => {
+test('groups without a signal are replaced by stored ones, with unchanged tokens and log-probs', async () => {
   const buffer = new ReplayBuffer(3);
   const source = replaying(STEPS, buffer);
   const first = await source.generate(1);
@@ -104,7 +104,7 @@ test('groups without a signal give their place to stored ones, tokens and log-pr
   const { samples, drawn, metrics } = await source.generate(2);
   expect(drawn!.map(({ reward }) => reward.score)).toEqual(STEPS[1].flat());
   expect(samples.map(({ group }) => group)).toEqual([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
-  expect(samples.slice(4, 8)).toEqual(drawn!.slice(4, 8)); // has a signal of its own
+  expect(samples.slice(4, 8)).toEqual(drawn!.slice(4, 8)); // the group has a signal
   for (const { problem, trajectory } of [...samples.slice(0, 4), ...samples.slice(8)]) {
     const [step, group] = problem.id.split('.').map(Number);
     expect(trajectory).toEqual(sample(group, 0, step).trajectory);
@@ -112,7 +112,7 @@ test('groups without a signal give their place to stored ones, tokens and log-pr
   expect(metrics).toMatchObject({ own: 1, 'training/replayed_groups': 2, 'training/replay_buffer_size': 3 });
 });
 
-test('a checkpoint holds the buffer: read from JSON it goes on with the same samples', async () => {
+test('a checkpoint contains the buffer, which continues from JSON with the same samples', async () => {
   const [before, after] = [new ReplayBuffer(3), new ReplayBuffer(3)];
   await replaying(STEPS, before).generate(1);
   after.restore(JSON.parse(JSON.stringify(before.state())));
@@ -131,7 +131,7 @@ test.each(['%%%', 'AAAA', undefined])('a checkpoint whose samples have log-probs
   expect(() => new ReplayBuffer(3).restore(state)).toThrow('no group of samples');
 });
 
-test('it refuses what learns from such groups or redraws them', () => {
+test('replay refuses settings that learn from groups without a signal, or that sample them again', () => {
   for (const name of ['dapo', 'rae'])
     expect(() =>
       resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { name, replayBufferSize: 8 } }),

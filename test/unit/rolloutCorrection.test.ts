@@ -7,7 +7,7 @@ import {
   topEntropyMask,
 } from '../../src/grpo/correction/correct.ts';
 
-/** Log ratios (old - rollout) by sample; NaN lies under the masks. */
+/** Log ratios (old - rollout) by sample; NaN at masked tokens. */
 const RATIOS = [
   [Math.log(2), Math.log(0.5), NaN, Math.log(8)],
   [NaN, NaN],
@@ -170,7 +170,7 @@ describe('rejection', () => {
       ],
     ].map((row) => row as [string, string, number[][]]),
   )('%s within %s', (rolloutRs, rolloutRsThreshold, want) => {
-    // k1 is log(rollout / old), so its bounds are on the inverse ratio, as in verl
+    // k1 is log(rollout / old), so its bounds apply to the inverse ratio, as in verl
     const { masks, metrics } = of({ rolloutRs, rolloutRsThreshold });
     expect(table(masks)).toEqual(want);
     const kept = want.flat().reduce((a, b) => a + b, 0);
@@ -196,7 +196,7 @@ test('off-policy metrics', () => {
   expect(metrics['rollout_corr/log_ppl_diff_min']).toBeCloseTo(-Math.log(8) / 3, 7);
 });
 
-test('nothing trained: no weights to speak of, no NaN', () => {
+test('without trained tokens there are no weights, and no NaN', () => {
   const result = rolloutCorrection(
     { ...NO_CORRECTION, rolloutIs: 'token' },
     {

@@ -1,4 +1,4 @@
-/** The scheduler on a model of the decoder that notices every wrong cache row. */
+/** Tests the scheduler on a simulated decoder that detects every wrong cache row. */
 import { expect, test } from 'vitest';
 import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/rollout/server/server.ts';
 import { nextTask } from '../../src/rollout/agent/yield.ts';
@@ -28,7 +28,7 @@ const serverOf = (sizes = SIZES, options: RolloutOptions = {}) => {
   return { decoder, server: new RolloutServer(decoder, options) };
 };
 
-/** A hang, not a slow machine. */
+/** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 20_000;
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
@@ -77,7 +77,7 @@ test.each(['off', 'on'] as const)(
     expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
     expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
     expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
-    // All slots at once, twice: none is lost, none is there twice.
+    // All slots at the same time, twice: none is lost, none appears twice.
     for (let round = 0; round < 2; round++) {
       const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
       await Promise.all(full.map((q) => server.generate(q)));
@@ -86,7 +86,7 @@ test.each(['off', 'on'] as const)(
   },
 );
 
-test('idle: at once where nothing is to be drawn, else when all is, or after its time', async () => {
+test('idle resolves immediately without work, otherwise when all is done, or after its time limit', async () => {
   const { server, decoder } = serverOf();
   await server.idle(HANG_MS);
   decoder.takesTime = true;
@@ -108,7 +108,7 @@ test('idle: at once where nothing is to be drawn, else when all is, or after its
   expect(ended.slice(2)).toEqual(['late', 'another']);
 });
 
-test('caches that are kept: a sample under way computes one row more, one that comes computes its prompt anew', async () => {
+test('kept caches: a sample in flight recomputes one row, and a new one recomputes its prompt', async () => {
   const sizes = { ...SIZES, maxBatchedTokens: 16 };
   const { server, decoder } = serverOf(sizes, { kvCache: 'keep' });
   decoder.reached = new Map();
@@ -124,7 +124,7 @@ test('caches that are kept: a sample under way computes one row more, one that c
   await server.pause();
   const before = await server.takeStats();
   expect(before.prefillTokens).toBe(5 + 13 + 20);
-  const late = server.generate(request(2, 1, long)); // of a prompt that is there, by the old weights
+  const late = server.generate(request(2, 1, long)); // of a cached prompt, with the old weights
   await server.changeWeights(() => void decoder.weights++, 1);
   server.resume();
   const generations = await Promise.all([...under, late]);
@@ -135,17 +135,17 @@ test('caches that are kept: a sample under way computes one row more, one that c
     const drawn = weightVersions!.filter((version) => version === 0).length;
     expect(tokenIds.length).toBe(60);
     expect(drawn > 0).toBe(!isLate);
-    // A token's row is computed by the pass that draws the next one.
+    // The pass that samples the next token computes a token's row.
     const old = isLate ? 0 : prompts[i].length + drawn - 1;
     expect(weights).toEqual(weights.map((_, row) => (row < old ? 0 : 1)));
   });
 });
 
-test('caches that are kept, contexts that are half computed: each row lies there once, by the weights of its pass', async () => {
+test('kept caches with partly computed contexts: each row is stored once, by the weights of its pass', async () => {
   const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep', asyncScheduling: 'off' });
   decoder.reached = new Map();
   decoder.takesTime = true;
-  // Of two tokens the prompt, the others the sample's own, as after a turn.
+  // Two tokens are the prompt, the others the sample's own, as after a turn.
   const generating = [0, 1, 2].map((p) =>
     server.generate({ ...request(p, 0, { maxNewTokens: 8, stopTokenIds: [] }), promptLength: 2 }),
   );
@@ -160,7 +160,7 @@ test('caches that are kept, contexts that are half computed: each row lies there
   for (const weights of seen) expect(weights).toEqual([...weights].sort((a, b) => a - b));
 });
 
-test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', async () => {
+test('with lengths from 1 to 20, at least 90% of the slots are in use until the last tenth, and less than 5% of the rows are wasted', async () => {
   const { server } = serverOf();
   const r = rng(21);
   const lengths = Array.from({ length: 400 }, () => 4 * (1 + Math.floor(20 * r.uniform())));
@@ -192,7 +192,7 @@ test('one slot: waiting requests are served in the order of their arrival', asyn
   expect(answered).toEqual([0, 1, 2, 3, 4]);
 });
 
-test('a context that is in the cache to its last token is drawn from again', async () => {
+test('a completely cached context can be sampled from again', async () => {
   const { server } = serverOf();
   const first = request(1, 0, { maxNewTokens: 6, stopTokenIds: [] });
   const { tokenIds } = await server.generate(first);
@@ -200,7 +200,7 @@ test('a context that is in the cache to its last token is drawn from again', asy
   expect((await server.generate(again)).tokenIds.subarray(0, 2)).toEqual(tokenIds.subarray(4));
 });
 
-test('ends nobody can foresee: less than 5% of rows for nothing', async () => {
+test('with unpredictable ends, less than 5% of the rows are wasted', async () => {
   const { server } = serverOf();
   const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 90, stopTokenIds: [3, 7] }), requestId: `${i}` });
   await stream(server, 400, 400, make);
@@ -209,7 +209,7 @@ test('ends nobody can foresee: less than 5% of rows for nothing', async () => {
   expect(wastedRows / liveRows).toBeLessThan(0.05);
 });
 
-/** Three turns with waits between; a later turn extends the context by two tokens of a tool. */
+/** Runs three turns with waits between; a later turn extends the context by two tokens of a tool. */
 async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
   const out: Generation[] = [];
   let contextIds = q.contextIds;
@@ -285,7 +285,7 @@ test('with async scheduling one pass is in flight while the last is read, and no
   expect(most).toEqual({ off: 1, on: 2 });
 });
 
-test('the latest running sample gives way to one that arrived before it, and draws on later', async () => {
+test('the latest running sample is preempted by an earlier one, and continues later', async () => {
   const sizes = { ...SIZES, slotCapacity: 2000 };
   const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
   const want = await serverOf(sizes).server.generate(late);
@@ -319,12 +319,12 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
   await server.takeStats();
   const contextIds = Uint32Array.from([...prompts[1], ...first.tokenIds, 1]);
   await server.generate({ ...request(1, 0), contextIds });
-  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, never fed, and the tool's
+  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, which was never fed, and the tool's
   server.release('1.0');
   await other;
 });
 
-test('abort: waiting, in prefill, drawing and unknown ones; every slot comes back', async () => {
+test('abort works for waiting, prefilling, decoding and unknown requests, and frees every slot', async () => {
   const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
   decoder.takesTime = true;
   const requests = [0, 1, 2, 3].map((p) => request(p, 0, { maxNewTokens: 4000, stopTokenIds: [] }));
@@ -340,7 +340,7 @@ test('abort: waiting, in prefill, drawing and unknown ones; every slot comes bac
   expect(again.every((g) => g.tokenIds.length > 0)).toBe(true);
 });
 
-test('a decoder that fails tells everyone who waits', async () => {
+test('a failing decoder rejects every waiting request', async () => {
   const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 1 });
   decoder.readState = () => Promise.reject(new Error('device lost'));
   const results = await Promise.allSettled([server.generate(request(0, 0)), server.generate(request(1, 0))]);

@@ -19,14 +19,14 @@ import { withSignature } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 
 const isFull = process.env['FULL_TESTS'] === '1';
-/** A hang, not a slow machine. */
+/** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 120_000;
 const KILLS_MS = isFull ? 570_000 : HANG_MS;
 vi.setConfig({ testTimeout: HANG_MS, hookTimeout: HANG_MS });
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: HANG_MS / 2, interval: 20 });
 const MIB = 2 ** 20;
 
-/** Bytes of the heap that are reachable. */
+/** Returns the reachable bytes of the heap. */
 function heap(): number {
   setFlagsFromString('--expose-gc');
   (runInNewContext('gc') as () => void)();
@@ -77,7 +77,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(named('a')!.accepted + named('b')!.accepted).toBe(48);
     });
 
-    test('a group is begun by the weights that were published before it', async () => {
+    test('a group starts with the weights that were published before it', async () => {
       const saved = fresh();
       await open(saved);
       await controller.rollouter.updateWeights(0);
@@ -90,12 +90,12 @@ describe.runIf(hasNatsServer())('a room', () => {
         ]);
         await until(() => worker.started).toContain(`7.${version}`);
       }
-      // A worker that is slow to say that it lives may begin a group twice.
+      // A worker whose sign of life is late can start a group twice.
       const drawnBy = [1, 2].map((version) => worker.drawnBy[worker.started.indexOf(`7.${version}`)]);
       expect(drawnBy).toEqual([1, 2]);
     });
 
-    test('a worker that missed the notice does not keep other weights of the same number', async () => {
+    test('a worker that missed the notice does not keep other weights of the same version', async () => {
       const worker = join();
       for (const weights of [7, 8]) {
         const own = await open(fresh(), { weights });
@@ -109,7 +109,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(worker.versions).toEqual([3, 3]);
     });
 
-    test('gives what a worker leaves behind to others at once', async () => {
+    test('groups of a worker that leaves go to others immediately', async () => {
       const saved = fresh();
       const own = await open(saved, { ackWaitMs: 10 * HANG_MS });
       const leaving = join({ name: 'leaving', ms: 1e6 });
@@ -122,7 +122,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(saved.trained.sort()).toEqual(groups(2));
     });
 
-    test('gives what a dead worker held to others after its time', async () => {
+    test('groups of a dead worker go to others after the time limit', async () => {
       const saved = fresh();
       const own = await open(saved);
       const dying = join({ name: 'dying', ms: 1e6 });
@@ -134,94 +134,101 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(saved.trained.sort()).toEqual(groups(2));
     });
 
-    test('gives out again what the server no longer knows to be held', async () => {
+    test('groups that the server no longer counts as held are published again', async () => {
       const saved = fresh();
       const own = await open(saved);
       const dying = join({ name: 'dying', ms: 1e6, groupsAtOnce: 4 });
       const training = own.train(4);
       await until(() => dying.started.length).toBe(4);
       await dying.kill();
-      await own.host.jsm.streams.purge(PROMPTS.stream, { seq: 2 }); // which makes it forget whom the others were given to
+      await own.host.jsm.streams.purge(PROMPTS.stream, { seq: 2 }); // after that, the server forgets which worker holds the others
       join({ name: 'quick' });
       await training;
       expect(saved.trained.sort()).toEqual(groups(4));
     });
 
-    test('kills of workers, controller and server: each group is trained once', { timeout: KILLS_MS }, async () => {
-      const [count, every] = isFull ? [1000, 20] : [24, 4];
-      const saved = fresh();
-      // Of the 48 samples that may be in flight the queue takes some 40: less than 38, and there might be no two whole groups among them.
-      const [maxSampleBytes, maxBytes] = [MIB, 12_000];
-      const controllerOptions = { ahead: 12, ackWaitMs: 1000, maxSampleBytes, maxBytes };
-      let current = await open(saved, controllerOptions);
-      // A machine that finds no server, or one that takes nobody in for now, tries again.
-      const live = new Set<FakeWorker>();
-      const enter = () => {
-        const worker = join();
-        live.add(worker);
-        void worker.ended.then(() => {
-          live.delete(worker);
-          if (!isDone) enter();
-        });
-      };
-      const kills = { worker: 0, controller: 0, server: 0 };
-      const most = { queued: 0, stored: 0 };
-      const heaps: number[] = [];
-      let isDone = false;
-      for (let i = 0; i < 3; i++) enter();
-      const training = async () => {
-        while (saved.trained.length < count) {
-          await current.train(count).catch(async (error: Error) => {
-            if (!current.isKilled) throw error;
-            current = await open(saved, controllerOptions);
+    test(
+      'after kills of workers, controller and server, each group is trained once',
+      { timeout: KILLS_MS },
+      async () => {
+        const [count, every] = isFull ? [1000, 20] : [24, 4];
+        const saved = fresh();
+        // The queue takes about 40 of the 48 samples that can be in flight. With less than 38, there might be no two complete groups among
+        // them.
+        const [maxSampleBytes, maxBytes] = [MIB, 12_000];
+        const controllerOptions = { ahead: 12, ackWaitMs: 1000, maxSampleBytes, maxBytes };
+        let current = await open(saved, controllerOptions);
+        // A machine that finds no server, or one that admits no worker for now, retries.
+        const live = new Set<FakeWorker>();
+        const enter = () => {
+          const worker = join();
+          live.add(worker);
+          void worker.ended.then(() => {
+            live.delete(worker);
+            if (!isDone) enter();
           });
-        }
-      };
-      const killing = async () => {
-        const kinds = ['worker', 'server', 'controller'] as const;
-        for (let next = every, i = 0; !isDone; await sleep(10)) {
-          most.queued = Math.max(most.queued, current.queue.bytes);
-          if (saved.trained.length < next) continue;
-          next = saved.trained.length + every;
-          const kind = kinds[i++ % kinds.length];
-          kills[kind]++;
-          if (kind === 'server') await room.crash();
-          else if (kind === 'controller') await current.kill();
-          else await [...live][Math.floor(Math.random() * live.size)]?.kill();
-          if (isFull && i % 4 === 0) heaps.push(heap());
-        }
-      };
-      const watching = async () => {
-        for (; !isDone; await sleep(50)) {
-          const state = await current.host.jsm.streams.info('webgrpo-samples').catch(() => undefined);
-          most.stored = Math.max(most.stored, state?.state.bytes ?? 0);
-        }
-      };
-      const started = performance.now();
-      const late = setTimeout(() => void current.describe().then(console.error), KILLS_MS - 10_000);
-      const all = [training().finally(() => (isDone = true)), killing(), watching()];
-      await Promise.all(all).finally(() => clearTimeout(late));
-      expect([...saved.trained].sort()).toEqual(groups(count));
-      expect(Math.min(...Object.values(kills))).toBeGreaterThan(0);
-      expect(most.queued).toBeLessThanOrEqual(maxBytes);
-      expect(most.stored).toBeLessThanOrEqual(maxSampleBytes);
-      const { streams } = current.host.jsm;
-      const left = [PROMPTS, SAMPLES].map(
-        ({ stream }) =>
-          async () =>
-            (await streams.info(stream)).state.messages,
-      );
-      await current.train(count + 2); // by the next groups it knows that those which a killed one has trained are over
-      for (const messages of left) await until(messages).toBe(0);
-      if (!isFull) return;
-      const seconds = Math.round((performance.now() - started) / 1000);
-      console.log(JSON.stringify({ count, seconds, kills, most, heapMiB: heaps.map((bytes) => bytes / MIB) }));
-      // Those of its last quarter against those of its second: the first has what is loaded once.
-      const quarter = Math.floor(heaps.length / 4);
-      expect(Math.min(...heaps.slice(-quarter)) - Math.min(...heaps.slice(quarter, 2 * quarter))).toBeLessThan(8 * MIB);
-    });
+        };
+        const kills = { worker: 0, controller: 0, server: 0 };
+        const most = { queued: 0, stored: 0 };
+        const heaps: number[] = [];
+        let isDone = false;
+        for (let i = 0; i < 3; i++) enter();
+        const training = async () => {
+          while (saved.trained.length < count) {
+            await current.train(count).catch(async (error: Error) => {
+              if (!current.isKilled) throw error;
+              current = await open(saved, controllerOptions);
+            });
+          }
+        };
+        const killing = async () => {
+          const kinds = ['worker', 'server', 'controller'] as const;
+          for (let next = every, i = 0; !isDone; await sleep(10)) {
+            most.queued = Math.max(most.queued, current.queue.bytes);
+            if (saved.trained.length < next) continue;
+            next = saved.trained.length + every;
+            const kind = kinds[i++ % kinds.length];
+            kills[kind]++;
+            if (kind === 'server') await room.crash();
+            else if (kind === 'controller') await current.kill();
+            else await [...live][Math.floor(Math.random() * live.size)]?.kill();
+            if (isFull && i % 4 === 0) heaps.push(heap());
+          }
+        };
+        const watching = async () => {
+          for (; !isDone; await sleep(50)) {
+            const state = await current.host.jsm.streams.info('webgrpo-samples').catch(() => undefined);
+            most.stored = Math.max(most.stored, state?.state.bytes ?? 0);
+          }
+        };
+        const started = performance.now();
+        const late = setTimeout(() => void current.describe().then(console.error), KILLS_MS - 10_000);
+        const all = [training().finally(() => (isDone = true)), killing(), watching()];
+        await Promise.all(all).finally(() => clearTimeout(late));
+        expect([...saved.trained].sort()).toEqual(groups(count));
+        expect(Math.min(...Object.values(kills))).toBeGreaterThan(0);
+        expect(most.queued).toBeLessThanOrEqual(maxBytes);
+        expect(most.stored).toBeLessThanOrEqual(maxSampleBytes);
+        const { streams } = current.host.jsm;
+        const left = [PROMPTS, SAMPLES].map(
+          ({ stream }) =>
+            async () =>
+              (await streams.info(stream)).state.messages,
+        );
+        await current.train(count + 2); // the next groups tell it that those of a killed one have ended
+        for (const messages of left) await until(messages).toBe(0);
+        if (!isFull) return;
+        const seconds = Math.round((performance.now() - started) / 1000);
+        console.log(JSON.stringify({ count, seconds, kills, most, heapMiB: heaps.map((bytes) => bytes / MIB) }));
+        // The last quarter against the second: the first includes what is loaded once.
+        const quarter = Math.floor(heaps.length / 4);
+        expect(Math.min(...heaps.slice(-quarter)) - Math.min(...heaps.slice(quarter, 2 * quarter))).toBeLessThan(
+          8 * MIB,
+        );
+      },
+    );
 
-    test('what is left of a group that an earlier controller trained is dropped once later groups begin', async () => {
+    test('the rest of a group that an earlier controller trained is dropped once later groups start', async () => {
       const saved = { trained: ['1.1'], begun: 2 };
       const { host, rollouter } = await open(saved);
       await rollouter.start([groupOf(0)]);
@@ -230,14 +237,14 @@ describe.runIf(hasNatsServer())('a room', () => {
       const sample = writeSample(madeUp('1.1', 0), await host.tickets.give('1.1'));
       await host.js.publish(SAMPLES.subjectOf(gone.id, '1.1'), await withSignature(sample, gone.seed));
       await sleep(300);
-      expect(await left()).toBe(1); // an older checkpoint might begin that group again
+      expect(await left()).toBe(1); // an older checkpoint can start that group again
       join();
       await controller.train(4);
       await until(left).toBe(0);
       expect(saved.trained.sort()).toEqual(groups(4));
     });
 
-    test('holds its bounds while nobody trains, and goes on afterwards', async () => {
+    test('limits hold while the trainer is stopped, and the room continues afterwards', async () => {
       const saved = fresh();
       const [maxSampleBytes, maxBytes] = [40_000, 20_000];
       await open(saved, { ahead: 40, n: 2, batch: 1, maxSampleBytes, maxBytes });
@@ -260,7 +267,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(saved.trained.sort()).toEqual(groups(40));
     });
 
-    test('a worker that forges is counted, left out, and its groups go to others', async () => {
+    test('a worker that forges is counted and excluded, and its groups go to others', async () => {
       const saved = fresh();
       await open(saved);
       const forger = join({
@@ -289,7 +296,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       await open(fresh());
       const { address } = room;
       const code = (await newUserKey()).seed;
-      // Its last letter has bits that mean nothing.
+      // The last letter contains unused bits.
       const mistyped = room.code.slice(0, 20) + (room.code[20] === 'A' ? 'B' : 'A') + room.code.slice(21);
       const wrong = [code, 'user:password', ':', mistyped];
       await Promise.all(
@@ -304,7 +311,7 @@ describe.runIf(hasNatsServer())('a room', () => {
     });
   });
 
-  describe('to somebody with a credential of a worker', () => {
+  describe("to a client with a worker's credentials", () => {
     let worker: NatsConnection;
     let id: string;
     let seed: string;

@@ -1,4 +1,4 @@
-/** `webgrpo room` and `webgrpo join` over a real nats-server and scripted engines: what they print, and how signals end them. */
+/** Tests `webgrpo room` and `webgrpo join` over a real nats-server with scripted engines: their output, and how signals end them. */
 
 import { AsyncResource } from 'node:async_hooks';
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -15,9 +15,9 @@ const SETTINGS = [
   ...['data.valMaxSamples=1', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false'],
   ...[`trainer.defaultLocalDir=${defaultLocalDir}`],
 ];
-/** Longer than the test lasts; saved by a stop alone. */
+/** A run longer than the test, saved only when it is stopped. */
 const LONG = ['trainer.totalTrainingSteps=10000', 'trainer.saveFreq=0'];
-/** What a room makes of on-policy; its draws have other keys. */
+/** The pipeline that a room uses for on-policy; its random keys are different. */
 const MODE_A = [
   ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
   ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
@@ -27,14 +27,14 @@ const INVITATION = /webgrpo join (\S+) --code (\S+)/;
 afterEach(() => vi.restoreAllMocks());
 
 const start = (...args: string[]) => new RunningCommand(args, { createEngine: scriptedEngines() });
-/** A room that waits for the samples of its first step. */
+/** Starts a room that waits for the samples of its first step. */
 async function waitingRoom(name: string) {
   const words = ['room', 'configs/gsm8k-tool.yaml', ...SETTINGS, `name=${name}`, ...LONG, '--port', '0'];
   const room = new RunningCommand(words, { createEngine: scriptedEngines(), isTTY: true });
   await Promise.all([room.said(INVITATION), room.said(/step 1: /)]);
   return room;
 }
-/** Returns a function that lets a controller look for its server as often as it must, once a signal has made it look. */
+/** Returns a function that makes a controller check its server often enough to give a result, once a signal has started the checks. */
 function looks(): () => void {
   const { setInterval } = globalThis;
   let look: (() => void) | undefined;
@@ -55,15 +55,15 @@ const metricsOf = (name: string) =>
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Metrics);
-/** Whatever follows from what was trained, and not from clocks, machines or how samples came. */
+/** True for metrics that depend only on the training, not on clocks, machines or the order of samples. */
 const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
 const computed = (name: string) =>
   metricsOf(name).map((line) => Object.entries(line).filter(([metric]) => isComputed(metric)));
 const withUser = (address: string) => address.replace('//', '//controller:c%3A1@');
 
-// A limit of minutes is for a hang.
+// The limit of a minute is only for hangs.
 describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
-  test('trains what one device trains, on a server that runs already; a worker leaves, another stays', async () => {
+  test('training on an existing server equals that of one device, while one worker leaves and another stays', async () => {
     const running = await runningServer();
     const steps = ['trainer.totalTrainingSteps=3'];
     try {
@@ -90,7 +90,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     }
   });
 
-  test('stopped while nobody has joined, it saves and says how to continue', async () => {
+  test('a room that is stopped before any worker joined saves, and says how to continue', async () => {
     const room = await waitingRoom('idle');
     room.signal('SIGINT');
     const { status, said } = await room.done;
@@ -100,7 +100,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     expect(checkpointsOf('idle')).toEqual(['step-0']);
   });
 
-  test('signals while the NATS server is gone: the controller saves its last step and ends, its worker leaves', async () => {
+  test('signals while the NATS server is unreachable: the controller saves its last step and ends, and its worker leaves', async () => {
     const running = await runningServer();
     const room = run('room', 'gone', ...LONG, '--nats', withUser(running.address), '--worker', 'worker:w');
     const worker = start('join', running.address, '--code', 'worker:w', '--name', 'stays');
@@ -122,7 +122,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     expect(room.stderr + worker.stderr).not.toContain('bug in webgrpo');
   });
 
-  test('whose own server has died, and nobody is there: one signal ends it, a second one at once', async () => {
+  test('a room whose own server has died, without workers, ends by one signal, or immediately by a second', async () => {
     const room = await waitingRoom('dead');
     process.kill(Number(readFileSync(inRun('dead-room', 'nats.pid'), 'utf8')), 'SIGKILL');
     const lookOften = looks();
@@ -139,7 +139,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     expect(checkpointsOf('dead')).toEqual(['step-0']);
   });
 
-  test('a signal ends webgrpo join at once while nobody lets it in', async () => {
+  test('a signal ends webgrpo join immediately while it waits for admission', async () => {
     const running = await runningServer();
     try {
       const waiting = start('join', running.address, '--code', 'worker:w');

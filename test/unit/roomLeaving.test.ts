@@ -1,4 +1,4 @@
-/** A worker of a room that leaves while the room's server is gone. */
+/** Tests a worker that leaves a room while the room's server is unreachable. */
 
 import { describe, expect, type MockInstance, test, vi } from 'vitest';
 import type { NatsConnection } from '@nats-io/nats-core';
@@ -6,12 +6,12 @@ import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
 import { Controller } from '../room.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 
-/** A request of JetStream waits so long for its answer. */
+/** Milliseconds that a request of JetStream waits for its answer. */
 const ANSWER_MS = 5000;
 const until = <T>(value: () => T) => expect.poll(value, { timeout: 60_000, interval: 20 });
 
 describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_000 }, () => {
-  test('leaves in peace while it waits for newer weights', async () => {
+  test('a worker leaves without an error while it waits for newer weights', async () => {
     const room = await TestRoom.start();
     const controller = await Controller.open(room, { trained: [], begun: 0 });
     const leaving = new AbortController();
@@ -27,7 +27,7 @@ describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_
           async useWeights() {
             await controller.rollouter.updateWeights(1);
             await controller.host.connection.flush();
-            await mine.flush(); // it has heard of the newer ones
+            await mine.flush(); // it has received the newer weights
             await room.server.stop('SIGKILL');
             wait = vi.spyOn(globalThis, 'setTimeout');
           },
@@ -41,7 +41,7 @@ describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_
     } finally {
       vi.restoreAllMocks();
       leaving.abort();
-      await controller.kill(); // its server is gone, too
+      await controller.kill(); // its server is unreachable, too
       await room.end();
     }
   });

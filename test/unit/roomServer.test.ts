@@ -1,4 +1,4 @@
-/** Servers of rooms as the command line opens them: with TLS, one that runs already, and who finds a place. */
+/** Tests servers of rooms as the command line opens them: with TLS, an existing one, and which clients are admitted. */
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     ends.push(() => opened.close());
     return opened;
   };
-  /** What a line of the invitation has. */
+  /** Returns the parts of the invitation's command. */
   const invited = ({ invitation }: OpenedServer) => {
     const [, address, code] = /join (\S+) --code (\S+)/.exec(invitation[0])!;
     return { address, code };
@@ -64,7 +64,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expect(enter(connectInNode, { ...asked, address: stripped })).rejects.toThrow(
       `The server at ${stripped} does not speak TLS; join by nats:// where nobody listens on the way`,
     );
-    // Whoever does not ask either is told nothing but what the server is.
+    // A client that sends nothing receives only the server's own information.
     const said = await new Promise<string>((resolve) => {
       let heard = '';
       const socket = connectSocket(Number(new URL(address).port), '127.0.0.1', () =>
@@ -75,7 +75,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     expect(said).not.toContain('PONG');
   });
 
-  test('with TLS: pages come by wss, with the certificate of the room', async () => {
+  test('with TLS: pages connect by wss, with the certificate of the room', async () => {
     const tls = selfSigned(folder);
     const { invitation } = await open({ ...options(), tls });
     const [, url] = /\?room=(wss:[^#]+)#code=SU/.exec(invitation[1])!;
@@ -104,7 +104,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expect(greeting()).rejects.toThrow('self-signed certificate');
   });
 
-  test('one that runs already: workers train there by the rights of docs/guides/rooms.md', async () => {
+  test('on an existing server, workers have the rights of docs/guides/rooms.md', async () => {
     const page = readFileSync('docs/guides/rooms.md', 'utf8');
     for (const subject of [...WORKER_RIGHTS.publish, ...WORKER_RIGHTS.subscribe])
       expect(page).toContain(JSON.stringify(subject));
@@ -134,7 +134,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await expectRefusal(openServer(options(), { ...running, ...wrong }), sentence);
   });
 
-  test('one that runs already: it has no JetStream, or is not there', async () => {
+  test('an existing server without JetStream, or unreachable, is an error', async () => {
     const running = await runningServer({ jetStream: false });
     ends.push(() => running.end());
     await expectRefusal(
@@ -148,7 +148,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     );
   });
 
-  test('a worker that has left, or is silent in a full room, gives its place to another', async () => {
+  test('a worker that has left, or is silent in a full room, is replaced by another', async () => {
     const opened = await open(options());
     const room = invited(opened);
     const controller = await control(opened, fresh(), { maxWorkers: 1 });
@@ -165,7 +165,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     );
     first.leave();
     await first.ended;
-    await expect.poll(there, { timeout: 5000, interval: 20 }).toBe(0); // before it would be silent
+    await expect.poll(there, { timeout: 5000, interval: 20 }).toBe(0); // before it would count as silent
     const third = join_('third');
     await until(there).toBe(1);
     await third.kill();
@@ -177,7 +177,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await until(there).toBe(1);
   });
 
-  test('one of a killed controller, and a port that is taken', async () => {
+  test('the server of a killed controller, and a taken port, are errors', async () => {
     const first = await startOwn(options());
     const { nats: port, webSocket: webSocketPort } = first.ports;
     const pid = Number(readFileSync(join(folder, 'room', 'nats.pid'), 'utf8'));

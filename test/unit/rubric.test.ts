@@ -1,4 +1,4 @@
-/** Rubrics without a GPU: what a file may hold, what a judge reads, what its numbers become, and judges that fail. */
+/** Tests rubrics without a GPU: allowed files, the judge's prompts, scores computed from its numbers, and judges that fail. */
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,7 +37,7 @@ const sampleOf = (response: string, more: Partial<ScoredSample['problem']> = {})
   responseTokens: 4,
 });
 
-/** Log-probs that depend on every token of the whole sequence, and on no layout; keeps what it was asked. */
+/** A judge whose log-probs depend on every token of the complete sequence, and not on its layout; records its requests. */
 function scriptedJudge(logProb = (ids: readonly number[]) => -(ids.reduce((h, id) => (h * 31 + id) % 9973, 7) / 997)) {
   const asked: { prompt: number[]; reply: number[] }[][] = [];
   const rows: number[] = [];
@@ -70,7 +70,7 @@ const RUBRIC: RubricInput = {
   ],
 };
 
-describe('what a rubric may hold', () => {
+describe('allowed content of a rubric', () => {
   const good = { name: 'a', description: 'Is it so?' };
   const of = (...criteria: unknown[]) => ({ criteria });
 
@@ -154,7 +154,7 @@ describe('what a rubric may hold', () => {
   });
 
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-rubric-'));
-  test('an error in a file names its line; a file that is none says so', async () => {
+  test('an error in a file names its line; a file that is not a rubric is refused', async () => {
     const file = join(folder, 'r.yaml');
     writeFileSync(
       file,
@@ -170,7 +170,7 @@ describe('what a rubric may hold', () => {
     await expect(readRubric(join(folder, 'none.yaml'))).rejects.toThrow('none.yaml');
   });
 
-  test('in a config: a path is read by the command line, an object is checked at once', async () => {
+  test('in a config: a path is read by the command line, and an object is validated immediately', async () => {
     const base = 'name: x\nmodel: {path: y}\n';
     const config = parseTrainConfig(`${base}reward: {rubric: examples/rubric.yaml}`, { source: 'c.yaml' });
     const { rubric } = (await withRewardFiles(config)).reward;
@@ -186,7 +186,7 @@ describe('what a rubric may hold', () => {
   });
 });
 
-describe('what the judge reads', () => {
+describe('prompts of the judge', () => {
   test.each([
     ['few criteria of many choices', { criteria: RUBRIC.criteria.slice(1, 2) }],
     [
@@ -260,7 +260,7 @@ describe('what the judge reads', () => {
   });
 });
 
-describe('what its numbers become', () => {
+describe("scores from the judge's numbers", () => {
   const yes = tokenizer.encodePlain('yes').at(-1);
   const p = 0.8;
   const { judge } = scriptedJudge((ids) => Math.log(0.5 * (ids.at(-2) === yes ? p : 1 - p)));
@@ -278,7 +278,7 @@ describe('what its numbers become', () => {
     await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own"; rename the criterion.');
   });
 
-  test('a criterion for other data is left out, and where none is for it the rule alone counts', async () => {
+  test('a criterion for other data is skipped, and without any criterion only the rule counts', async () => {
     const when = { dataSource: ['maths'] };
     const rubric = { criteria: [{ name: 'a', description: '?', when }] };
     const reward = rubricReward(rubric, { judge, rule: () => ({ score: 4, acc: 1 }) });
@@ -286,7 +286,7 @@ describe('what its numbers become', () => {
     expect((await reward(sampleOf('x', { dataSource: 'prose' }))).extra).toEqual({ rule: 4 });
   });
 
-  test('the report draws each criterion', () => {
+  test('the report has a curve of each criterion', () => {
     const line = {
       'training/global_step': 1,
       'reward/good/mean': 0.5,
@@ -345,7 +345,7 @@ describe('judges that fail', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('a batch that fails fails its own samples alone; batches are bounded', async () => {
+  test('a failed batch fails only its own samples; batches are bounded', async () => {
     const sizes: number[] = [];
     const run = batched(3, (items: number[]) => {
       sizes.push(items.length);

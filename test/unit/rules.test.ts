@@ -1,4 +1,4 @@
-/** Rules as texts: what is wrong with one is said with its line, a loss written as code has the gradients of the built-in one. */
+/** Tests rules as texts: errors name the line, and a loss written as code has the gradients of the built-in one. */
 import { afterEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
@@ -50,7 +50,7 @@ test.each([
   if (column !== undefined) expect(error.column).toBe(column);
 });
 
-test('every preset loads and runs; 128 tries are scored at once', async () => {
+test('every preset loads and runs; 128 tries are scored together', async () => {
   for (const { code } of PRESETS.reward) {
     const scores = await (await opened('reward', code)).run(Array.from({ length: 128 }, () => tried));
     expect(scores).toHaveLength(128);
@@ -67,7 +67,7 @@ test('every preset loads and runs; 128 tries are scored at once', async () => {
   expect(await answer(offByOne)).toBe('36');
 });
 
-test('a tool may return any JSON value; another is told to the user', async () => {
+test('a tool can return any JSON value; other values are reported to the user', async () => {
   const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: '' }, state: undefined };
   const answer = async (result: string) => {
     const code = `export const name = 'own', description = '', parameters = { type: 'object', properties: {} };
@@ -94,7 +94,7 @@ const config = resolveTrainConfig({
 const trainer = { config } as GrpoTrainer;
 const openRule = (kind: RuleKind, rule: Rule<RuleKind>): OpenRule => ({ kind, of: { name: 'mine', code: '' }, rule });
 
-test('the clipped loss as code has the gradients of the built-in one, and a loss with a grad of its own is not differentiated', async () => {
+test('the clipped loss as code has the gradients of the built-in one, and a loss that returns grad is not differentiated', async () => {
   const ratios = [0.5, 0.79, 0.81, 1, 1.1, 1.27, 1.29, 2];
   const count = ratios.length * 2;
   const floats = (of: (e: number) => number) => Float32Array.from({ length: count }, (_, e) => of(e));
@@ -129,7 +129,7 @@ test('the clipped loss as code has the gradients of the built-in one, and a loss
   );
 });
 
-test('a reward that fails in a step leaves what it cannot score without one; the own verdict stays', async () => {
+test("a reward that fails in a step leaves unscored samples without a reward; the task's own verdict stays", async () => {
   const task = { reward: () => ({ score: 1, acc: 1, weights: { a: 1 } }) } as unknown as Task;
   const code =
     'let n = 0;\nexport function reward({ tokens }) {\n  if (tokens === 3) throw new Error("three");\n  return tokens;\n}';
@@ -150,11 +150,11 @@ test('a reward that fails in a step leaves what it cannot score without one; the
   expect((failures[0] as RuleError).line).toBe(3);
 });
 
-test('the editor reports typing and undo, never what the page put there: a late effect changes nothing', () => {
+test("the editor reports typing and undo, but not the page's own changes, so a late effect changes nothing", () => {
   const code = signal('a');
   const late: (() => void)[] = [];
   let state = codeState({ label: 'Code', code: code.value, onChange: (to) => void (code.value = to) });
-  /** As a view does it, without a document. */
+  /** Applies a change like a view, without a document. */
   const dispatch = (transaction: Transaction) => {
     state = transaction.state;
     const update = { transactions: [transaction], state, docChanged: transaction.docChanged } as unknown as ViewUpdate;
@@ -171,7 +171,7 @@ test('the editor reports typing and undo, never what the page put there: a late 
       state.update({ changes: { from: state.doc.length, insert: text }, selection: { anchor: state.doc.length + 1 } }),
     );
 
-  for (const letter of 'bcd') type(letter); // the effects of all three are still to come
+  for (const letter of 'bcd') type(letter); // the effects of all three have not run yet
   flush();
   flush();
   expect([state.doc.toString(), code.value, state.selection.main.head]).toEqual(['abcd', 'abcd', 4]);

@@ -1,4 +1,4 @@
-/** What was changed during a run: which rules a step goes by, and a file of it that anybody may have written. */
+/** Tests changes during a run: the rules of each step, and parsing of an untrusted file. */
 
 import { expect, test, vi } from 'vitest';
 import { run } from '../../demo/state/page.ts';
@@ -32,7 +32,7 @@ const CHANGES: RunChange[] = [
   { step: 7, rule: 'reward', name: "the task's own reward" },
 ];
 
-test('a step goes by the newest rule of each kind up to it', () => {
+test('a step uses the newest rule of each kind up to it', () => {
   const at = (step: number) => rulesAt(CHANGES, step);
   const none = { loss: undefined, tool: undefined };
   expect(at(1)).toEqual({ reward: undefined, ...none });
@@ -41,19 +41,19 @@ test('a step goes by the newest rule of each kind up to it', () => {
   expect(at(7)).toEqual({ reward: undefined, ...none });
 });
 
-test('what comes in at a step, and no more', () => {
+test('only the changes of a step are applied', () => {
   expect(changesAt(CHANGES, 4)).toEqual({ settings: { 'actor.optim.lr': 1e-4 }, rules: { reward: length } });
   expect(changesAt(CHANGES, 7)).toEqual({ settings: {}, rules: { reward: undefined } });
   expect([3, 6].map((step) => changesAt(CHANGES, step))).toEqual([undefined, undefined]);
 });
 
-test('without rules from a step on, what was before it and the settings stay', () => {
+test('removing rules from a step on keeps earlier rules and the settings', () => {
   const own = { step: 5, rule: 'reward', name: "the task's own reward" };
   expect(withoutRules(CHANGES, 5)).toEqual([...CHANGES.slice(0, 4), own]);
   expect(withoutRules(CHANGES, 1)).toEqual([CHANGES[1], CHANGES[3]]);
 });
 
-test('comes back from its text as it was; a line that is no change is refused', () => {
+test('changes survive a round trip as text; an invalid line is refused', () => {
   expect(readChanges(changesText(CHANGES), 'changes.jsonl')).toEqual(CHANGES);
   expect([hasCode(CHANGES), hasCode(CHANGES.slice(1, 2))]).toEqual([true, false]);
   const wrong = [
@@ -67,7 +67,7 @@ test('comes back from its text as it was; a line that is no change is refused', 
     );
 });
 
-/** A trainer after step `step`, and what it was told to change. */
+/** Returns a trainer after step `step`, and the changes that it received. */
 function trainerAt(step: number) {
   const told: object[] = [];
   return {
@@ -76,7 +76,7 @@ function trainerAt(step: number) {
   };
 }
 
-test('an engine that goes on from step 3 gets what is in force, and the rest at the steps that it came in at', async () => {
+test('an engine that resumes from step 3 gets the rules in force, and later ones at their steps', async () => {
   const lr = (value: number) => ({ 'actor.optim.lr': value });
   const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
   const kept: (readonly RunChange[])[] = [];
@@ -97,7 +97,7 @@ test('an engine that goes on from step 3 gets what is in force, and the rest at 
   expect(other.told.slice(1)).toEqual([lr(1e-4)]);
   expect(adopted.slice(1)).toEqual([[{ reward: length }, 4]]);
 
-  changeSettings(lr(1e-3)); // takes the place of what came in later the first time
+  changeSettings(lr(1e-3)); // replaces the later change of the first time
   expect(kept.at(-1)).toEqual(CHANGES.slice(0, 3));
   await repeatChanges(5);
   expect(other.told.slice(2)).toEqual([lr(1e-3)]);

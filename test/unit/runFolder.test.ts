@@ -1,4 +1,4 @@
-/** Which checkpoints of a run stay, and where a run continues from. */
+/** Tests which checkpoints of a run are kept, and where a run resumes. */
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ beforeEach(async () => {
   vi.spyOn(process.stderr, 'write').mockReturnValue(true);
 });
 
-/** A checkpoint as far as its name, the trainer's state and the manifest go. */
+/** Writes a checkpoint with its name, the trainer's state and the manifest only. */
 async function save(
   step: number,
   files: object = { 'trainer_state.json': JSON.stringify({ step, problems: 0, updates: 0 }) },
@@ -38,7 +38,7 @@ const saved = () => readdirSync(folder.file('checkpoints')).sort();
 const line = (step: number, acc: number) => ({ 'training/global_step': step, 'val-core/t/acc/mean@1': acc });
 const said = () => vi.mocked(process.stderr.write).mock.calls.map(([text]) => String(text).trim());
 
-/** What stays of a run that saves at every step. */
+/** Returns the checkpoints that are kept of a run that saves at every step. */
 async function stays(kept: KeptCheckpoints, accs: number[], from = 1, passing: number[] = []): Promise<string[]> {
   for (const [i, acc] of accs.entries()) {
     kept.isBest(line(from + i, acc));
@@ -48,10 +48,10 @@ async function stays(kept: KeptCheckpoints, accs: number[], from = 1, passing: n
   return saved();
 }
 
-test('the newest few stay, and the best for as long as it is', async () => {
+test('the newest few checkpoints are kept, and the best one while it is the best', async () => {
   const settings = { maxActorCkptToKeep: 2, metricForBestModel: 'val-core/t/acc/mean@1' };
   const kept = await KeptCheckpoints.open(folder, settings);
-  expect(kept.isBest(line(0, 1))).toBe(false); // the model that was given is no checkpoint of the run
+  expect(kept.isBest(line(0, 1))).toBe(false); // the initial model is not a checkpoint of the run
   expect(await stays(kept, [0.5, 0.8, 0.8, NaN, 0.7])).toEqual(['step-2', 'step-4', 'step-5']);
   expect(JSON.parse(readFileSync(folder.file('best.json'), 'utf8'))).toEqual({
     step: 2,
@@ -59,7 +59,7 @@ test('the newest few stay, and the best for as long as it is', async () => {
     value: 0.8,
     checkpoint: 'checkpoints/step-2',
   });
-  // Gone on with: only a step whose checkpoint is still there can be the best.
+  // Resumed: only a step whose checkpoint still exists can be the best.
   const resumed = await KeptCheckpoints.open(folder, settings, {
     history: [line(1, 0.99), line(2, 0.8), line(5, 0.7)],
   });
@@ -67,21 +67,21 @@ test('the newest few stay, and the best for as long as it is', async () => {
   expect(await stays(resumed, [0.79, 0.9, 0.1], 6)).toEqual(['step-7', 'step-8']);
 });
 
-test('without the settings all stay, and nothing is the best', async () => {
+test('without the settings all checkpoints are kept, and none is the best', async () => {
   const kept = await KeptCheckpoints.open(folder, {});
   expect(await stays(kept, [0.1, 0.9, 0.2])).toEqual(['step-1', 'step-2', 'step-3']);
   expect([kept.best, readdirSync(folder.path).includes('best.json')]).toEqual([undefined, false]);
 });
 
-test('a checkpoint that time asked for gives its place to the next, unless it is the best', async () => {
+test('a checkpoint saved by time is replaced by the next, unless it is the best', async () => {
   const kept = await KeptCheckpoints.open(folder, { metricForBestModel: 'val-core/t/acc/mean@1' });
   expect(await stays(kept, [0.1, 0.9, 0.2, 0.3, 0.3], 1, [1, 2, 3, 4])).toEqual(['step-2', 'step-5']);
-  // Gone on with after a stop at step 5.
+  // Resumed after a stop at step 5.
   const resumed = await KeptCheckpoints.open(folder, {}, { passing: 5 });
   expect(await stays(resumed, [0.1, 0.1], 6, [7])).toEqual(['step-2', 'step-6', 'step-7']);
 });
 
-test('a metric whose name ends in loss is better when lower, unless told', async () => {
+test('a metric whose name ends in loss is better when lower, by default', async () => {
   const bestOf = async (settings: object) => {
     const kept = await KeptCheckpoints.open(folder, { metricForBestModel: 'actor/pg_loss', ...settings });
     [3, 1, 2].forEach((loss, i) => kept.isBest({ 'training/global_step': i + 1, 'actor/pg_loss': loss }));
@@ -109,7 +109,7 @@ const config = (trainer: object) =>
     trainer: { defaultLocalDir, ...trainer },
   });
 
-test('where a run goes on from, by mode', async () => {
+test('the resume mode selects where a run resumes', async () => {
   const auto = () => checkpointToResume(config({ resumeMode: 'auto' }));
   const fromPath = (path: string) => checkpointToResume(config({ resumeMode: 'resume_path', resumeFromPath: path }));
   expect(await auto()).toBeUndefined();
@@ -123,11 +123,11 @@ test('where a run goes on from, by mode', async () => {
   await expect(fromPath(defaultLocalDir)).rejects.toThrow(
     /is no checkpoint of a training run, and holds none; give a folder/,
   );
-  await save(11, {}); // of a supervised run: a model alone
+  await save(11, {}); // of a supervised run: only a model
   expect(await auto()).toBe(folder.checkpoint(10));
 });
 
-/** Lines said for a run of `before` that continues under it with `changes` at a dotted path. */
+/** Returns the lines printed when a run with the settings `before` is resumed with changes at a dotted path. */
 const changes = (before: object, after: object) =>
   configChanges(stringify(resolveTrainConfig(written(before))), resolveTrainConfig(written(after)), 4);
 const written = ({ trainer = {}, ...rest }: { trainer?: object }) => ({
@@ -139,7 +139,7 @@ const written = ({ trainer = {}, ...rest }: { trainer?: object }) => ({
 });
 const NEITHER = 'what follows is neither that run nor one of this config from its start';
 
-test('what a run that goes on does otherwise is said key by key', () => {
+test("differences of a resumed run's config are reported key by key", () => {
   expect(changes({}, {})).toEqual([]);
   const ofTheCommand = { resumeMode: 'auto', resumeFromPath: 'b', defaultLocalDir: 'c' };
   expect(changes({}, { trainer: ofTheCommand })).toEqual([]);
@@ -155,7 +155,7 @@ test('what a run that goes on does otherwise is said key by key', () => {
   ]);
 });
 
-test('more steps are the same run where the learning rate does not know the last', () => {
+test('more steps are not a difference if the learning rate does not depend on the last step', () => {
   const longer = (lrSchedulerType: string) =>
     changes(
       { actor: { optim: { lrSchedulerType } } },
@@ -187,13 +187,13 @@ test('the config of earlier steps is kept, once', async () => {
   ]);
 });
 
-test('a run that goes on before its first step evaluates again, and logs it once', async () => {
+test('a run resumed before its first step evaluates again, and logs that once', async () => {
   await folder.appendMetrics(line(0, 0.5));
   await RunFolder.reopen(disk, folder.path, 0, {});
   expect(await folder.metrics()).toEqual([]);
 });
 
-test('checkpoints after the one that a run goes on from get another name', async () => {
+test('checkpoints after the resumed one are renamed', async () => {
   for (const step of [5, 10, 15]) await save(step);
   await setLaterAside(folder, 10);
   expect(saved()).toEqual(['step-10', 'step-15-1', 'step-5']);
@@ -202,7 +202,7 @@ test('checkpoints after the one that a run goes on from get another name', async
   expect(saved()).toEqual(['step-10', 'step-15-1', 'step-15-2', 'step-5']);
 });
 
-test('the command that goes on has the words of the one that was stopped', () => {
+test('the command to resume has the arguments of the stopped one', () => {
   vi.stubEnv('WEBGRPO_STARTED_AS', 'npx webgrpo');
   const words = ['seed=2', 'trainer.resumeMode=resume_path', 'trainer.resumeFromPath=a', 'rollout.stop=["a b"]'];
   expect(resumeCommand('my config.yaml', { overrides: words })).toBe(
@@ -243,7 +243,7 @@ const PROFILE = [
 ];
 const CONFIG_YAML = 'data: {maxResponseLength: 8}\nrollout: {maxNumSeqs: 4, multiTurn: {toolTimeoutS: 1}}\n';
 
-/** Lines that are none of any log. */
+/** Lines that belong to no log. */
 const DAMAGED = [
   ...['{', '', '\0\0', 'null', '7', '[]', '"x"', '{}', '{"__proto__": {"polluted": 1}}', '\ud800', 'x'.repeat(1 << 20)],
   ...[`{"${STEP}": "1"}`, `{"${STEP}": -1}`, `{"${STEP}": 1.5}`, `{"${STEP}": 1e400}`, `{"${STEP}": 1, "a": "b"}`],
@@ -262,7 +262,7 @@ const DAMAGED = [
   ],
 ];
 
-/** A run folder whose logs have `damage` in every place a line can have. */
+/** Writes a run folder whose logs contain `damage` in every position of a line. */
 async function damagedRun(damage: string): Promise<void> {
   const whole = (lines: object[]) => lines.map((one) => JSON.stringify(one));
   const put = async (name: string, lines: string[]) => {
@@ -293,7 +293,7 @@ test.each(DAMAGED.map((damage) => [damage.length > 60 ? `${damage.slice(0, 60)}.
     await profile.run(args, io);
     expect(existsSync(folder.file('report.html')) && existsSync(folder.file('profile.html'))).toBe(true);
     const sentences = warn.mock.calls.map(([sentence]) => String(sentence));
-    expect(new Set(sentences).size).toBe(sentences.length); // each is said once
+    expect(new Set(sentences).size).toBe(sentences.length); // each message occurs once
     if (damage !== '')
       expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are left out`);
     await RunFolder.reopen(disk, folder.path, 1, {});
@@ -301,7 +301,7 @@ test.each(DAMAGED.map((damage) => [damage.length > 60 ? `${damage.slice(0, 60)}.
   },
 );
 
-test('logs of which nothing can be read end in one sentence', async () => {
+test('unreadable logs end in one error message', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
   writeFileSync(folder.file('metrics.jsonl'), 'x\ny\n');
   mkdirSync(folder.file('profile'));

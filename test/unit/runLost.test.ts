@@ -1,4 +1,4 @@
-/** A run of the page whose GPU is lost: what it tells of, over an engine without a GPU. */
+/** Tests a run of the page whose GPU is lost: the reported events, with an engine without a GPU. */
 
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ import { TINY_CONFIG } from '../tinyConfig.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** Two steps, saved after each; all tries earn the same, so that no gradient is asked for. */
+/** Two steps, saved after each. All tries have the same reward, so no gradient is computed. */
 const config = resolveTrainConfig({
   name: 'lost',
   model: { path: 'checkpoints/gsm8k-tool' },
@@ -35,7 +35,7 @@ const weights = initWeights(TINY_CONFIG, 1);
 /** Lets a slow disk write. */
 let go = () => {};
 
-/** A session whose GPU is lost when its weights are asked for the time `lostAt`, from 1. */
+/** Returns a session whose GPU is lost when its weights are requested the time `lostAt`, from 1. */
 function session(lostAt: number): Session {
   let asked = 0;
   const nothing = () => Promise.resolve();
@@ -54,7 +54,7 @@ function session(lostAt: number): Session {
   return { ...given, failed: never, close: () => {} } as unknown as Session;
 }
 
-/** What a run tells whose first engine is lost so. */
+/** Returns the reports of a run whose first engine is lost this way. */
 async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
   vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));
@@ -72,15 +72,15 @@ async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   return said;
 }
 
-test('lost before the state of step 1 is there, step 1 was not told of as done', async () => {
+test('if the GPU is lost before step 1 is saved, step 1 was not reported as done', async () => {
   expect(await told(1)).toEqual(['lost, from -1', 'step 1', 'step 2']);
 });
 
-test('lost after it, the run goes on from step 1', async () => {
+test('if the GPU is lost afterwards, the run continues from step 1', async () => {
   expect(await told(2)).toEqual(['step 1', 'lost, from 1', 'step 2']);
 });
 
-test('a step that is done again while the disk is behind is logged once', async () => {
+test('a step that is repeated while the disk is slow is logged once', async () => {
   const isFree = new Promise<void>((resolve) => (go = resolve));
   const disk = diskFiles();
   const append: FileSystem['append'] = (path, content) => isFree.then(() => disk.append(path, content));

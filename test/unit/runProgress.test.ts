@@ -1,4 +1,4 @@
-/** What the page says of the time that is left, and lines of metrics that come later than others. */
+/** Tests the remaining time that the page shows, and lines of metrics that arrive late. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -26,9 +26,9 @@ const line = (step: number, seconds: number, more: Record<string, number> = {}):
 const steps = (count: number, seconds: (step: number) => number) =>
   Array.from({ length: count }, (_, i) => line(i + 1, seconds(i + 1)));
 
-test('time left is that of the recent steps, with the evaluations to come', () => {
+test('the time left follows from recent steps, including future evaluations', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
-  // A first step that compiles is forgotten after ten more.
+  // A first step that compiles no longer counts after ten more steps.
   const lines = steps(30, (step) => (step === 1 ? 500 : 2));
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2);
   lines[9] = { ...lines[9], 'timing_s/testing': 7 };
@@ -41,7 +41,7 @@ test('time left is that of the recent steps, with the evaluations to come', () =
   ).toBeUndefined();
 });
 
-test('an evaluation that was never done takes what its answers would', () => {
+test('the time of the first evaluation is estimated from its answers', () => {
   const lines = [...steps(29, () => 2), line(30, 2, { 'timing_s/gen': 1 })];
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2 + (16 * 2) / 16);
 });
@@ -68,7 +68,7 @@ test('steps that grow are expected to grow, within bounds', () => {
   ).toBeLessThan(2);
 });
 
-test('a line that comes later goes into its place', () => {
+test('a late line is inserted at its place', () => {
   const lines = [1, 2].map((step) => ({ 'training/global_step': step, a: step }));
   expect(amended(lines, { 'training/global_step': 0, b: 1 })[0]).toEqual({ 'training/global_step': 0, b: 1 });
   expect(amended(lines, { 'training/global_step': 2, b: 1 })).toEqual([lines[0], { ...lines[1], b: 1 }]);
@@ -76,7 +76,7 @@ test('a line that comes later goes into its place', () => {
   expect(lines).toHaveLength(2);
 });
 
-/** What is reported of steps with these shares of failed calls and mean |advantages|. */
+/** Returns the warnings about steps with these shares of failed calls and mean |advantages|. */
 function reported(given: readonly { rate?: number; advantage?: number; errors?: string[] }[]) {
   const health = new RunHealth();
   const reasons = given.map(({ rate, advantage = 1, errors = [] }, i) => {

@@ -1,4 +1,4 @@
-/** Whole models saved again in halves by `webgrpo merge --dtype`. */
+/** Tests complete models saved with 16-bit weights by `webgrpo merge --dtype`. */
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,10 +31,10 @@ test.each([
   }
 });
 
-/** As float32. */
+/** Returns the bytes as float32. */
 const tensorBytes = () => [...tensorsOf(SOURCE).values()].reduce((sum, { data }) => sum + data.byteLength, 0);
 
-test('another name is refused, and so is a merge of nothing', async () => {
+test('an unknown dtype is refused, and so is a merge without an adapter', async () => {
   expect(() => readDtype('int8')).toThrow('--dtype is "int8"; allowed: float32, float16, bfloat16.');
   const flags = { model: SOURCE, out: join(tmpdir(), 'webgrpo-never') };
   await expect(merge.run({ positionals: [], overrides: [], flags }, io)).rejects.toThrow(

@@ -1,4 +1,4 @@
-/** `webgrpo score` as anyone would call it: a process, a folder, a file of tokens, numbers on standard output. */
+/** Tests `webgrpo score` like a user calls it: a process, a folder, a file of tokens, numbers on standard output. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
@@ -24,7 +24,7 @@ function wordsOf(model: string, tokens: unknown) {
   return ['score', '--model', model, '--tokens', file];
 }
 
-/** bfloat16, in two shards, with llama3 scaling, a bias on every product of attention, and an untied head. */
+/** Writes a model in bfloat16, in two shards, with llama3 scaling, a bias on every product of attention, and an untied head. */
 function writeModel(): string {
   const json = {
     architectures: ['LlamaForCausalLM'],
@@ -71,7 +71,7 @@ test('the numbers of the float64 reference to 1e-4, in the shape of the input', 
   const random = rng(3);
   const ids = (n: number) => Array.from({ length: n }, () => Math.floor(random.uniform() * 97));
   const sequences = [ids(2), ids(64), ids(1), ids(33)];
-  // A process of its own: numbers stand alone on standard output, and a GPU is used.
+  // A separate process, so that standard output contains only numbers, and a GPU is used.
   const args = ['scripts/webgrpo.mjs', ...wordsOf(path, sequences)];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
   const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('setup: '));

@@ -1,4 +1,4 @@
-/** From an agent loop's sample to its reward: what the reward function is given, and what it may give. */
+/** Tests the way from an agent loop's sample to its reward: arguments of the reward function, and its allowed results. */
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { GenerateOptions } from '../../src/grpo/generate/options.ts';
@@ -13,7 +13,7 @@ import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const SAMPLING = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100 };
 const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
 
-/** The sample of one problem whose turns are scripted. */
+/** Returns the sample of one problem whose turns are scripted. */
 async function score(
   turns: string[],
   task: Partial<Task>,
@@ -37,7 +37,7 @@ async function score(
 }
 const REWARD: Reward = { score: 1, acc: 1 };
 
-test('the reward function is given the step, the states of tools as they ended, and what the loop set', async () => {
+test('the reward function receives the step, the final states of tools, and the values that the loop set', async () => {
   const dice = defineTool({
     name: 'calculator',
     description: '',
@@ -71,7 +71,7 @@ test.each([
   await expect(score([CALL, '#### 42'], { reward })).rejects.toThrow(message);
 });
 
-test('turn rewards are as many as there are turns, or more', async () => {
+test('there are at least as many turn rewards as turns', async () => {
   for (const turns of [
     [NaN, 1],
     [0, 1, 0],
@@ -84,7 +84,7 @@ const notAnError = (thrown: unknown) => {
 };
 const getter = { get: () => notAnError(Symbol('twice')) };
 
-describe('a reward function that goes wrong is one sentence, or a sample without a reward', () => {
+describe('a failing reward function ends in one error message, or in a sample without a reward', () => {
   test.each<[string, () => unknown, RegExp]>([
     ['undefined', () => undefined, /^The reward of problem "train-0" is undefined; return \{ score, acc \}/],
     ['null', () => null, /is null; return/],
@@ -116,7 +116,7 @@ describe('a reward function that goes wrong is one sentence, or a sample without
     expect(told).toEqual([skipped.fault?.message]);
   });
 
-  test('a reward that hangs does not hold up a sample that is aborted', async () => {
+  test('a hanging reward does not delay an aborted sample', async () => {
     const controller = new AbortController();
     const reward = () => {
       setImmediate(() => controller.abort());
@@ -127,7 +127,7 @@ describe('a reward function that goes wrong is one sentence, or a sample without
   });
 });
 
-test('an agent loop that goes wrong is one sentence, or a sample with the stop reason error', async () => {
+test('a failing agent loop ends in one error message, or in a sample with the stop reason error', async () => {
   registerAgentLoop('faulty', async (sample) => {
     await sample.generate();
     return 'finished' as never;
@@ -145,7 +145,7 @@ test('an agent loop that goes wrong is one sentence, or a sample with the stop r
   );
 });
 
-test('what the engine throws stays what it is, whoever catches it, and ends the run under skip, too', async () => {
+test('an error of the engine stays the same, even if it is caught, and ends the run also under skip', async () => {
   registerAgentLoop('catching', async (sample) => {
     await sample.generate().catch(() => undefined);
     return 'completed';
@@ -202,7 +202,7 @@ describe('several named rewards', () => {
     );
   });
 
-  test('what makes no sense is said', async () => {
+  test('senseless weights are reported', async () => {
     expect(() => combineRewards({})).toThrow('combineRewards was given no functions');
     expect(() => combineRewards({ code }, { weights: { cod: 1 } })).toThrow(
       'has no function "cod"; it was given code.',

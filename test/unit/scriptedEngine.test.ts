@@ -30,7 +30,7 @@ function runOf(steps: number, gate = new TestGate(), seed = 1) {
 
 const untimed = (metrics: Metrics) => Object.entries(metrics).filter(([name]) => !/^(timing|perf)/.test(name));
 
-test('its reward rises by what it was paid for, with tool calls; what it drew is what it scores', async () => {
+test('rewarded behaviour becomes more frequent, with tool calls; sampled log-probs equal the scored ones', async () => {
   const { trainer, history } = runOf(12);
   await trainer.fit();
   const rewards = history.map((line) => line['critic/score/mean']);
@@ -40,7 +40,7 @@ test('its reward rises by what it was paid for, with tool calls; what it drew is
   expect(history.at(-1)?.['num_turns/mean'] ?? 0).toBeGreaterThan(1.5);
 });
 
-test('the same to the bit each time, after a checkpoint too; another seed is another run', async () => {
+test('runs repeat bit for bit, after a checkpoint too; another seed gives another run', async () => {
   const [whole, again, other] = [runOf(4), runOf(4), runOf(4, undefined, 2)];
   for (const { trainer } of [whole, again, other]) await trainer.fit();
   expect(again.history.map(untimed)).toEqual(whole.history.map(untimed));
@@ -52,7 +52,7 @@ test('the same to the bit each time, after a checkpoint too; another seed is ano
   expect(await resumed.engine.model.exportWeights()).toEqual(await whole.engine.model.exportWeights());
 });
 
-test('steps end when a test says so, fail where it says so, and a lost device stays lost', async () => {
+test('steps end and fail when a test says so, and a lost device stays lost', async () => {
   const gate = new TestGate();
   gate.upTo(1);
   const { trainer, engine, history } = runOf(4, gate);
@@ -67,7 +67,7 @@ test('steps end when a test says so, fail where it says so, and a lost device st
   await expect(engine.untilLost()).rejects.toThrow('taken');
 });
 
-test('a turn that is held has half of its tokens: it is aborted with them, or ended by newer weights', async () => {
+test('a held turn has half of its tokens; it is aborted with them, or finished with newer weights', async () => {
   const gate = new TestGate();
   gate.upTo(0, 'turn');
   const engine = new ScriptedEngine({ tokenizer, gate, says: () => 'one two three' });

@@ -11,7 +11,7 @@ const signal = new AbortController().signal;
 const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: 'Bo' }, state: undefined, signal };
 const ask = (tool: Tool, args: Record<string, unknown>, state?: unknown) => tool.execute(args, { ...context, state });
 
-test('BM25 ranks the title above a mention, and says when there is nothing', async () => {
+test('BM25 ranks the title above a mention, and reports when nothing matches', async () => {
   const search = searchTool(await localSearch(DOCUMENTS), { topK: 2 });
   expect(await ask(search, { query: 'Lorum' })).toBe('2: Lorum\n1: Ana');
   expect(await ask(search, { query: 'zebra' })).toBe('nothing found');
@@ -19,7 +19,7 @@ test('BM25 ranks the title above a mention, and says when there is nothing', asy
   expect(await ask(openTool(DOCUMENTS), { id: '9' })).toBe('Error: there is no document 9');
 });
 
-test('answer: the last one given is judged, once', async () => {
+test('answer: only the last answer is judged, once', async () => {
   const state = answerTool.create!(context);
   expect(await answerTool.calcReward!(state)).toBe(0);
   await ask(answerTool, { text: 'Ana' }, state);
@@ -42,7 +42,7 @@ describe('a search service', () => {
     return { log, fetch: fetch as typeof globalThis.fetch };
   };
 
-  test('is asked at most `concurrency` at once, and never twice for one query', async () => {
+  test('the service gets at most `concurrency` requests at a time, and never two for one query', async () => {
     const { log, fetch } = service((query) => [`${query} title\ntext`]);
     const search = httpSearch({ url: 'http://search.test', concurrency: 3, fetch });
     const queries = Array.from({ length: 10 }, (_, i) => `q${i}`);
@@ -68,7 +68,7 @@ describe('a search service', () => {
   });
 });
 
-test('a failure gives its place in the line to the next', async () => {
+test('after a failure the next request in the queue starts', async () => {
   const limit = limiter(1);
   const boom = () => Promise.reject(new Error('boom'));
   const results = await Promise.allSettled([limit(boom), limit(boom), limit(() => Promise.resolve('through'))]);

@@ -1,4 +1,4 @@
-/** docs/inside/security.md: each of its lines names a test that exists; what ships is what it says. */
+/** Tests docs/inside/security.md: each of its lines names a test that exists, and its statements about the package hold. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ interface Locked {
 const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
 const installed = Object.entries(packages).filter(([path, { link }]) => path.startsWith('node_modules/') && !link);
 
-test('every line is held by a test that exists', () => {
+test('every line names a test that exists', () => {
   const named = [...page.matchAll(/`(test\/[^`]+)`: ([^|\n]+)/g)];
   expect(named.length).toBeGreaterThan(15);
   for (const [, file, title] of named) expect(read(file), `${file}: ${title}`).toContain(title.trim());
@@ -25,7 +25,7 @@ test('every line is held by a test that exists', () => {
   for (const row of rows) expect(row).toMatch(/\| `test\/[^`]+`: .+ \|$/);
 });
 
-test('the dependencies are these', () => {
+test('the dependencies are the listed ones', () => {
   const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> };
   const reasons = read('docs/decisions/dependencies.md');
   expect(Object.keys(dependencies)).toHaveLength(9);

@@ -1,6 +1,6 @@
 /**
- * `webgrpo serve`'s HTTP over a scripted engine: an agent written with the official openai package trains by its base URL alone; the
- * command itself, whose device is lost.
+ * Tests `webgrpo serve` over a scripted engine: an agent written with the official openai package trains by changing only its base URL.
+ * Also tests the command whose device is lost.
  */
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ import { scriptedEngine } from '../scriptedRuns.ts';
 
 const QUESTION = { role: 'user' as const, content: '2 plus 3' };
 
-/** An agent as anybody writes it: nothing in it knows that it is trained. */
+/** An agent that does not know that it is trained. */
 async function agent(client: OpenAI, question = QUESTION): Promise<{ id: string; text: string }> {
   const messages: OpenAI.ChatCompletionMessageParam[] = [question];
   const { choices } = await client.chat.completions.create({ model: 'tiny', messages, max_tokens: 6 });
@@ -92,7 +92,7 @@ const SMALL = [
   `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 
-/** The command, until its run is over. */
+/** Runs the command until its run has ended. */
 async function running(
   name: string,
   steps: number,
@@ -116,7 +116,7 @@ const asked = async (url: string, path: string, body?: object) => {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
   };
-  // A connection that is kept alive may be closed as the request goes out, where the event loop stood still for long.
+  // If the event loop was blocked for long, a kept-alive connection can be closed while the request is sent.
   const ask = () => fetch(`${url}/v1${path}`, init);
   const response = await ask().catch(ask);
   return { status: response.status, wait: response.headers.get('retry-after'), json: await response.json() };
@@ -128,7 +128,7 @@ interface Reply {
   error: { message: string; code: string };
 }
 
-/** Metrics of the steps but times and what a call that is made again counts twice, and the last checkpoint's bytes. */
+/** Returns metrics of the steps without times and without counts of repeated calls, and the last checkpoint's bytes. */
 function outcome(name: string) {
   const path = join(defaultLocalDir, name);
   const lines = readFileSync(join(path, 'metrics.jsonl'), 'utf8').trim().split('\n');
@@ -140,7 +140,7 @@ function outcome(name: string) {
   return { metrics, bytes, checkpoints: readdirSync(join(path, 'checkpoints')).sort() };
 }
 
-test('webgrpo serve goes on with a fresh device where its own is lost, and later with the episodes of its checkpoint', async () => {
+test('webgrpo serve continues on a new device after a loss, and later with the episodes of its checkpoint', async () => {
   let losesAt: Moment | undefined;
   const gate: Gate = {
     at(moment) {
@@ -150,7 +150,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
     },
   };
   const refusals: Reply['error'][] = [];
-  /** A call that is refused is made again. */
+  /** Makes a call, and repeats it if it is refused. */
   const call = async (url: string, path: string, messages: object[]): Promise<Reply['choices'][0]['message']> => {
     for (;;) {
       const { status, wait, json } = await asked(url, `${path}/chat/completions`, { messages, max_tokens: 8 });
@@ -160,7 +160,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
       refusals.push(error);
     }
   };
-  /** Four steps of two episodes of two calls. */
+  /** Four steps of two episodes of two calls each. */
   const agents = (losses: boolean) => async (url: string, run: RunningCommand) => {
     for (let step = 1; step <= 4; step++) {
       const first = { role: 'user', content: `${step} plus 3` };
@@ -170,7 +170,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
         if (losses && step === 4 && member === 1) losesAt = 'turn';
         await call(url, path, [first, reply, { role: 'user', content: 'Sure?' }]);
         if (step === 4 && member === 1) await call(url, '/t/later/a', [first]);
-        // In the update of step 3.
+        // During the update of step 3.
         if (losses && step === 3 && member === 1) losesAt = 'update';
         expect((await asked(url, `${path}/rewards`, { reward: member })).status).toBe(200);
       }
@@ -190,7 +190,8 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
   const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-(\d)\n/g;
   expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);
 
-  // The same run, longer: the open episode is there again. A loss after step 5, which no checkpoint has: others make steps 5 and 6.
+  // The same run, longer: the open episode is restored. The device is lost after step 5, before its checkpoint; other episodes repeat steps
+  // 5 and 6.
   const reward = async (url: string, path: string, score = 0) =>
     (await asked(url, `${path}/rewards`, { reward: score })).status;
   const more = async (url: string, run: RunningCommand) => {
@@ -206,7 +207,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
     losesAt = 'turn';
     for (const path of ['/t/third/a', '/t/third/b', '/t/fourth/a', '/t/fourth/b']) {
       await call(url, path, [first]);
-      expect(await reward(url, '/t/later/b')).toBe(404); // a step has trained on it, and none will again
+      expect(await reward(url, '/t/later/b')).toBe(404); // a step has trained on it, and it is not restored
       expect(await reward(url, path)).toBe(200);
     }
   };
@@ -219,7 +220,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
   expect(lines.slice(4)).toMatchObject([{ 'client/trajectories': 2 }, { 'client/trajectories': 2 }]);
 });
 
-test('a step that a request asks for, and whose device is lost, is refused; its groups train when it is asked for again', async () => {
+test('a requested step whose device is lost is refused; its groups train at the next request', async () => {
   let isLost = false;
   const gate: Gate = {
     at(moment) {
@@ -234,7 +235,7 @@ test('a step that a request asks for, and whose device is lost, is refused; its 
       await asked(url, `/t/g/${member}/rewards`, { reward: member });
     }
     const refused = await asked(url, '/step', {});
-    await asked(url, '/t/other/0/chat/completions', { messages: [QUESTION], max_tokens: 8 }); // waits for the fresh device
+    await asked(url, '/t/other/0/chat/completions', { messages: [QUESTION], max_tokens: 8 }); // waits for the new device
     expect((await asked(url, '/status')).json).toMatchObject({ step: 0, complete_groups: 1 });
     const done = await asked(url, '/step', {});
     expect([refused, done]).toMatchObject([

@@ -1,4 +1,4 @@
-/** Settings in an address: short, and the same run when they are read back. */
+/** Tests settings in an address: they are short, and give the same run when they are read back. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -18,7 +18,7 @@ const FIELDS: Record<string, string> = {
   seed: 'seed',
 };
 
-/** As the page reads them. */
+/** Reads settings like the page. */
 function readBack(settings: URLSearchParams) {
   const overrides = [...settings].flatMap(([name, value]) => {
     if (name === 'config') return [];

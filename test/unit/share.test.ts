@@ -1,4 +1,4 @@
-/** The result in a link: what goes in comes out, within the steps of its quantisation, and nothing else is taken for a result. */
+/** Tests the result in a link: it survives a round trip within its quantisation, and no other text is accepted as a result. */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -23,7 +23,7 @@ const run = (steps: number): SharedResult => {
   return { history, adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345 };
 };
 
-test('a run of 80 steps takes less than 1500 letters and comes back as it was', async () => {
+test('a run of 80 steps takes less than 1500 letters and survives a round trip', async () => {
   const sent = run(80);
   const text = await encodeResult(sent);
   expect(text.length).toBeLessThan(1500);
@@ -41,7 +41,7 @@ test('a run of 80 steps takes less than 1500 letters and comes back as it was', 
   });
 });
 
-test('any history comes back', async () => {
+test('any history survives a round trip', async () => {
   const value = fc.double({ min: -1e9, max: 1e9, noNaN: true });
   const line = fc.record(
     {
@@ -81,7 +81,7 @@ test('a long run is thinned, and keeps its ends', async () => {
 
 const DAMAGED = /^The result in this link is damaged \(.+\); copy the whole link once more\.$/;
 
-test('no text is taken for a result by mistake: one sentence, never another error', async () => {
+test('no other text is accepted as a result: it ends in one error message, never another error', async () => {
   const whole = await encodeResult(run(80));
   const cut = fc.nat(whole.length - 1).map((at) => whole.slice(0, at));
   const changed = fc

@@ -1,4 +1,7 @@
-/** The simulation of pipelines: its clock and its devices against sums by hand, verl's published phase times, a profile that it made itself. */
+/**
+ * Tests the simulation of pipelines: its clock and devices against sums by hand, verl's published phase times, and a profile that it
+ * created itself.
+ */
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
@@ -11,7 +14,7 @@ import { runWorkload } from '../../src/extensions/simulation/runWorkload.ts';
 import { type Setup, simulate } from '../../src/extensions/simulation/simulate.ts';
 import type { SampleWork, Workload } from '../../src/extensions/simulation/workload.ts';
 
-/** Two groups a step, on one device. */
+/** Two groups per step, on one device. */
 const SETUP: Setup = {
   pipeline: { stepGroups: 2, syncSteps: 1, maxGroups: 2, maxAge: 0, partial: false, inOrder: true },
   devices: 1,
@@ -45,12 +48,12 @@ describe('a device', () => {
       return ended;
     });
     clock.runUntil(processes[1]);
-    // Two at a time: 4 tokens at 1 s; then the third beside the second, 2 tokens at 1 s; then 2 tokens alone at 0.75 s.
+    // Two at a time: 4 tokens at 1 s. Then the third next to the second, 2 tokens at 1 s. Then 2 tokens alone at 0.75 s.
     expect(ends).toEqual([4, 6, 7.5]);
     expect(device.busySeconds).toBe(7.5);
   });
 
-  test('gives its place to another while a tool runs', () => {
+  test('a sample frees its slot while a tool runs', () => {
     const clock = new Clock();
     const device = new RolloutDevice(clock, { perPass: 0, perRow: 1 }, 1);
     const first = clock.start(device.run(sample(0, [2, 3], [2, 0])));
@@ -98,7 +101,7 @@ describe('a pipeline', () => {
     },
   );
 
-  test('what has become too old is left out, and another takes its place', () => {
+  test('groups that became too old are dropped and replaced', () => {
     const slow = [...step.slice(0, 2), sample(1, [4, 100])];
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 1, partial: true, inOrder: false };
     const setup = { ...SETUP, pipeline, devices: 2, rolloutDevices: 1, steps: 30 };
@@ -109,7 +112,7 @@ describe('a pipeline', () => {
     expect(simulate(work([slow], 0.1), { ...setup, pipeline: { ...pipeline, inOrder: true } }).dropped).toBe(0);
   });
 
-  test('new weights cost the contexts of what is under way', () => {
+  test('new weights cost recomputing the contexts of samples in flight', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const long = [sample(0, [4, 0]), sample(1, [4, 20], [4, 0])];
     const setup = { ...SETUP, pipeline, devices: 2, rolloutDevices: 1, steps: 2 };
@@ -118,33 +121,33 @@ describe('a pipeline', () => {
     expect(seconds).toBeCloseTo(4 + 20 + 2.5 + 3 + 0.5 + 0.125, 9);
   });
 
-  test('new weights cost the tokens of a turn that is under way', () => {
+  test('new weights cost recomputing the tokens of a turn in flight', () => {
     const clock = new Clock();
     const device = new RolloutDevice(clock, { perPass: 0.5, perRow: 0.25 }, 2);
     const ended = clock.start(device.run(sample(0, [8, 0]), 2));
     clock.after(3, () => device.forgetCaches());
     clock.runUntil(ended);
-    // 8 tokens at 0.75 s; after 3 s the prompt's 2 and the 4 that are drawn, at 0.25 s.
+    // 8 tokens at 0.75 s; after 3 s the prompt's 2 and the 4 that are sampled, at 0.25 s.
     expect(clock.now).toBe(8 * 0.75 + 6 * 0.25);
   });
 
-  test('draws nothing during an update on the same device, while tools go on', () => {
+  test('no tokens are generated during an update on the same device, while tools continue', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const both = [sample(0, [4, 0]), sample(1, [4, 9], [4, 0])];
     const setup = { ...SETUP, pipeline, steps: 2 };
     const free = { ...work([both], 10), decode: { perPass: 0.5, perRow: 0.25, perContextToken: 0 } };
-    // Two rows: 4 tokens at 1 s; 5 s of training, during which the search continues to 13 s, and 4 tokens at 0.75 s from then on.
+    // Two rows: 4 tokens at 1 s. Then 5 s of training, during which the search continues to 13 s, and 4 tokens at 0.75 s from then on.
     expect(simulate(free, setup).seconds).toBeCloseTo(13 + 3 + 5 + 0.125, 9);
     const quick = { ...free, steps: [[both[0], sample(1, [4, 3], [4, 0])]] };
-    // The search is over at 7 s, the update and the weights at 9.125 s.
+    // The search ends at 7 s, the update and the weights at 9.125 s.
     expect(simulate(quick, setup).seconds).toBeCloseTo(9.125 + 3 + 5 + 0.125, 9);
   });
 
-  test('goes first before each mini-batch on the same device, as long as the one before took at most', () => {
+  test('rollout runs before each mini-batch on the same device, at most as long as the previous one took', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const both = [sample(0, [4, 0]), sample(1, [4, 2], [4, 0])];
     const free = { ...work([both], 10), decode: { perPass: 0.5, perRow: 0.25, perContextToken: 0 } };
-    // Trains from 4 to 6.5 s; the search is over at 6, and its sample has 2.5 of the 3 s that it needs before the second half, until 11.5.
+    // Trains from 4 to 6.5 s. The search ends at 6, and its sample has 2.5 of the 3 s that it needs before the second half, until 11.5.
     const { seconds } = simulate(free, { ...SETUP, pipeline, steps: 2, miniBatches: 2 });
     expect(seconds).toBeCloseTo(11.5 + 0.125 + 0.5 + 5 + 0.125, 9);
   });
@@ -173,7 +176,7 @@ describe('a room', () => {
     expect(seconds).toBeCloseTo(rounds * alone + 6 + 0.125, 9);
   });
 
-  test('waits for tools once more where it verifies, and checks one sample after another', () => {
+  test('a verifying room repeats the tools, and checks one sample after another', () => {
     const room = { groupsAtOnce: 1, verifies: true };
     const { seconds, steps } = simulate(work([groups], 6), { ...setup, devices: 5, rolloutDevices: 4, room });
     // 5 s of tools, then four checks: each a third of a quarter of the update.
@@ -189,8 +192,9 @@ describe('a room', () => {
 });
 
 /**
- * verl's docs/advance/fully_async.md, Qwen2.5-Math-7B: 512 prompts x 16 samples a step; seconds. Its generation is known by its length alone: the
- * lengths here are a lognormal one whose step takes about as long on 32 and on 128 devices. The rest is the published phase times.
+ * verl's docs/advance/fully_async.md, Qwen2.5-Math-7B: 512 prompts x 16 samples per step; seconds. Only the duration of its generation is
+ * published. The lengths here are lognormal, chosen so that a step takes about as long on 32 and on 128 devices. Everything else is the
+ * published phase times.
  */
 describe("verl's published speed-ups, from its phase times", () => {
   const { uniform } = keyedRng('lengths');
@@ -200,13 +204,13 @@ describe("verl's published speed-ups, from its phase times", () => {
   );
   const workOf = (deviceSeconds: number): Workload => ({
     steps: [lengths],
-    // Nothing that is published says what contexts cost that are computed anew.
+    // The cost of contexts that are recomputed is not published.
     decode: { perPass: 0.008, perRow: 0.0001, perContextToken: 0 },
     trainSeconds: [deviceSeconds],
     syncSeconds: 0.3,
     promptTokens: 0,
   });
-  // Portions of a quarter of a step, a staleness threshold of 0.5, and nothing left out as too old.
+  // Portions of a quarter of a step, a staleness threshold of 0.5, and nothing dropped as too old.
   const pipeline = { stepGroups: 128, syncSteps: 4, maxGroups: 768, maxAge: Infinity, partial: true, inOrder: false };
   const setup = { ...SETUP, pipeline, maxNumSeqs: 256, steps: 56 };
 
@@ -216,17 +220,20 @@ describe("verl's published speed-ups, from its phase times", () => {
     { devices: 128, colocated: 356.3, update: 113.16, low: 2.35, high: 2.67 },
   ])('fully async on $devices devices', ({ devices, colocated, update, low, high }) => {
     const { steps } = simulate(workOf((update * devices) / 2), { ...setup, devices, rolloutDevices: devices / 2 });
-    // A run's last steps have nothing beside them that is begun ahead.
+    // During a run's last steps, nothing is generated ahead.
     const predicted = colocated / (steps.slice(0, 48).reduce((sum, { seconds }) => sum + seconds, 0) / 12);
-    // Published as a range over 400 steps, in which answers grow; the model has one length.
+    // Published as a range over 400 steps, during which answers grow; the model has one length.
     expect(predicted).toBeGreaterThan(0.95 * low);
     expect(predicted).toBeLessThan(1.05 * high);
   });
 });
 
-/** `node scripts/bench-simulation.mjs --keep`: one run's profile, and that run, others on its device and rooms as they were measured, with nothing beside them. */
+/**
+ * `node scripts/bench-simulation.mjs --keep`: the profile of one run, and measurements of that run, of others on its device and of rooms,
+ * without other programs.
+ */
 describe('runs that were measured here', () => {
-  // What the errors are: of the step's seconds, and of the two idle shares.
+  // Errors of the step's seconds, and of the two idle shares.
   const [oneDevice, rooms] = [
     { stepSeconds: 0.06, trainer: 0.04, rollouter: 0.03 },
     { stepSeconds: 0.12, trainer: 0.04, rollouter: 0.02 },
@@ -243,7 +250,7 @@ describe('runs that were measured here', () => {
   });
 });
 
-test('of a profile that a device left, the cost of a pass and the waits of tools are found again', () => {
+test("the cost of a pass and the waits of tools are recovered from a device's profile", () => {
   const cost = { perPass: 0.02, perRow: 0.004 };
   const { int } = keyedRng('profile');
   const clock = new Clock();
@@ -283,7 +290,7 @@ test('of a profile that a device left, the cost of a pass and the waits of tools
   expect(work.promptTokens).toBe(30);
   expect(work.steps[0][5].group).toBe(1);
   for (const { toolSeconds } of work.steps[0][5].turns) expect(toolSeconds).toBeCloseTo(0.5, 9);
-  // Simulated with the cost that was found, the same samples take the time that they took.
+  // Simulated with the fitted cost, the same samples take their measured time.
   const pipeline = { ...SETUP.pipeline, stepGroups: 12, maxGroups: 12 };
   const setup = { ...SETUP, pipeline, maxNumSeqs: 64, steps: 1 };
   expect(simulate({ ...work, decode: cost }, setup).seconds).toBeCloseTo(clock.now + 5.5, 0);

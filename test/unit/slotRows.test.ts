@@ -1,4 +1,4 @@
-/** Rows of slots go to the GPU together. */
+/** Tests that rows of slots are uploaded to the GPU together. */
 import { expect, test } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
 import { SlotRows } from '../../src/rollout/decode/slotRows.ts';

@@ -1,4 +1,4 @@
-/** Guesses from what occurred before, and the scheduler with them on a model of its decoder. */
+/** Tests guesses from earlier tokens, and the scheduler with them on a simulated decoder. */
 import { describe, expect, test } from 'vitest';
 import { NgramProposer } from '../../src/rollout/speculative/ngramProposer.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
@@ -18,11 +18,11 @@ describe('guesses', () => {
     proposer.open('a', u32(1, 2, 3, 4, 5), u32());
     expect(proposer.propose('a', 8)).toEqual([]);
     proposer.push('a', [2, 3]);
-    expect(proposer.propose('a', 8)).toEqual([4, 5]); // of the prompt
+    expect(proposer.propose('a', 8)).toEqual([4, 5]); // from the prompt
     proposer.push('a', [9, 2, 3]);
-    expect(proposer.propose('a', 8)).toEqual([9, 2, 3]); // of itself: later
+    expect(proposer.propose('a', 8)).toEqual([9, 2, 3]); // from its own later tokens
     proposer.open('b', u32(1, 2, 3, 4, 5), u32(2, 3, 9, 2, 3, 7, 7));
-    expect(proposer.propose('a', 8)).toEqual([7, 7]); // of another sample: longer
+    expect(proposer.propose('a', 8)).toEqual([7, 7]); // from another sample: longer
     expect(proposer.propose('a', 1)).toEqual([7]);
     proposer.open('c', u32(8, 2, 3), u32());
     expect(proposer.propose('c', 8)).toEqual([]); // another prompt
@@ -30,7 +30,7 @@ describe('guesses', () => {
     expect(proposer.propose('unknown', 8)).toEqual([]);
   });
 
-  test('come from finished samples in later steps, the last `history` of them; the first own token matches the prompt', () => {
+  test('guesses come from the last `history` finished samples; the first own token matches the prompt', () => {
     const proposer = new NgramProposer(OPTIONS);
     const prompt = u32(1, 2, 3);
     for (const [id, first] of [5, 6, 7].entries()) {
@@ -43,7 +43,7 @@ describe('guesses', () => {
       proposer.push('new', [first]);
       const guess = proposer.propose('new', 8);
       proposer.close('new');
-      proposer.open('refill', prompt, u32(6, 26)); // what 'new' pushed out of memory
+      proposer.open('refill', prompt, u32(6, 26)); // evicted from memory by 'new'
       proposer.close('refill');
       proposer.open('refill', prompt, u32(7, 27));
       proposer.close('refill');
@@ -52,7 +52,7 @@ describe('guesses', () => {
     expect(guesses).toEqual([[], [26], [27]]);
   });
 
-  test('grow while they come true and shrink when they do not, within 1 and maxDraftTokens', () => {
+  test('guesses grow while they are right and shrink when they are wrong, within 1 and maxDraftTokens', () => {
     const proposer = new NgramProposer(OPTIONS);
     const line = Array.from({ length: 40 }, (_, i) => i);
     proposer.open('a', Uint32Array.from(line), u32(0, 1));
@@ -71,7 +71,7 @@ describe('guesses', () => {
     expect([...lengths, proposer.propose('a', 20).length]).toEqual([4, 6, 8, 8, 3, 1, 3]);
   });
 
-  test('fit the rows there are, what one leaves goes to the next', () => {
+  test('guesses fit the available rows, and unused rows go to the next sample', () => {
     const guesses = [[1], [1, 2, 3, 4], [], [1, 2, 3]];
     expect(fitDrafts(guesses, 20)).toEqual(guesses);
     expect(fitDrafts(guesses, 9).map((g) => g.length)).toEqual([1, 1, 0, 3]);
@@ -90,7 +90,7 @@ function request(prompt: number, sample: number, sampling: Partial<SamplingParam
   return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...plain, ...sampling } };
 }
 
-/** Three turns with waits between. */
+/** Runs three turns with waits between. */
 async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
   const out: Generation[] = [];
   let contextIds = q.contextIds;
@@ -121,7 +121,7 @@ test.each<[Preemption, number, number]>([
   const wait = async () => {
     for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await nextTask();
   };
-  // The second round draws what the first one drew, so that the history is right most of the time.
+  // The second round samples the same tokens as the first, so that the history is right most of the time.
   for (let round = 0; round < 2; round++) {
     expect(await Promise.all(samples.map((q) => turns(server, q, wait)))).toEqual(want);
     const stats = await server.takeStats();
@@ -133,7 +133,7 @@ test.each<[Preemption, number, number]>([
   }
 });
 
-test('alone and sure of itself, a sample takes far fewer passes', async () => {
+test('a single sample with predictable tokens needs far fewer passes', async () => {
   const passes: number[] = [];
   for (const speculative of [undefined, { maxDraftTokens: 8, minNgram: 2, history: 8, adapt: false }]) {
     const sizes = { ...SIZES, maxNumSeqs: 1, verifyRows: 9 };
@@ -152,7 +152,7 @@ test('alone and sure of itself, a sample takes far fewer passes', async () => {
   expect(passes[1]).toBeLessThan(20);
 });
 
-test('aborted between guesses, a turn keeps its tokens and goes on from them later', async () => {
+test('a turn aborted between guesses keeps its tokens and continues from them later', async () => {
   const sizes = { ...SIZES, slotCapacity: 2000, verifyRows: 64 };
   const q = request(0, 0, { maxNewTokens: 1500, stopTokenIds: [] });
   const whole = await new RolloutServer(new ModelSlotDecoder(sizes)).generate(q);
@@ -174,7 +174,7 @@ test('aborted between guesses, a turn keeps its tokens and goes on from them lat
   server.release(q.requestId);
 });
 
-describe('whether guesses are checked at all', () => {
+describe('the choice to use guesses', () => {
   const learned = (draftMs: number, stepsMs: number) => {
     const gate = new SpeculationGate();
     for (let pass = 0; pass < 3; pass++) {

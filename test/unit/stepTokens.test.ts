@@ -78,15 +78,15 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
   );
 });
 
-describe('KL in the reward of token-level estimators is taken off each token, as verl does', () => {
-  /** Rewards 1 and 0; KL 0.5 (k1: old - ref) at the first token of one and at the last of the other. */
+describe('KL in the reward of token-level estimators is subtracted from each token, as in verl', () => {
+  /** Rewards 1 and 0. KL 0.5 (k1: old - ref) at the first token of one and at the last of the other. */
   const samples = () => [1, 0].map((score) => sample([1, 1, 1, 1], { score, acc: score }));
   const refLogProbs = [
     [-1.5, -1, -1, -1],
     [-1, -1, -1, -1.5],
   ];
   const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
-  /** verl: token_level_rewards = token_level_scores - beta * kld, the score on the last token. */
+  /** verl: token_level_rewards = token_level_scores - beta * kld, with the score on the last token. */
   const tokenRewards = [
     [-0.5, 0, 0, 1],
     [0, 0, 0, 0 - 0.5],
@@ -105,7 +105,7 @@ describe('KL in the reward of token-level estimators is taken off each token, as
     });
     expectTable(advantages, want);
     expect(Array.from(advantages[0], (a) => Number(a.toFixed(3)))).toEqual([0.415, 1.079, 1.079, 1.079]);
-    expect(rewards).toEqual([0.5, -0.5]); // token_level_rewards.sum(-1), what outcome estimators see
+    expect(rewards).toEqual([0.5, -0.5]); // token_level_rewards.sum(-1), the input of outcome estimators
   });
 
   test('remax: returns minus the greedy reward', () => {
@@ -143,7 +143,7 @@ test("the trainer's own log-probs become the old ones, with weights against the 
   expect(got.metrics['rollout_corr/rollout_rs_masked_fraction']).toBeCloseTo(0.25, 6);
 });
 
-describe('a sample that drops out leaves the weights of the others as they were (verl divides by ppoMiniBatchSize x n)', () => {
+describe('a removed sample does not change the weights of the others (verl divides by ppoMiniBatchSize x n)', () => {
   const whole = [1, 0, 0].map((score) => sample([1, 1], { score, acc: score }));
   const oldLogProbs = [
     [-1, -1],
@@ -167,17 +167,17 @@ describe('a sample that drops out leaves the weights of the others as they were 
     ]);
     expect(tokenWeights('seq-mean-token-mean', masks, options)[0][0]).toBeCloseTo(verl / 2, 7);
     expect(tokenWeights('seq-mean-token-sum-norm', masks, options)[0][0]).toBeCloseTo(verl / 8, 12);
-    expect(tokenWeights('token-mean', masks, options)[0][0]).toBe(1 / 4); // N: what is left
+    expect(tokenWeights('token-mean', masks, options)[0][0]).toBe(1 / 4); // N: the remaining samples
   });
 });
 
 describe('VESPO with weights against the sampler', () => {
   const config = (rolloutCorrection: object) => configOf({ name: 'vespo', rolloutCorrection });
-  test('has them in its sequence weight, as TRL does, and multiplies no loss by them', () => {
+  test('VESPO uses the weights in its sequence weight, like TRL, and multiplies no loss by them', () => {
     const samples = [sample([1, 0, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
     const oldLogProbs = [
       [-0.7, 0, -1.2],
-      [-1.4, -0.1], // the last weight, exp(0.9), is cut to 2
+      [-1.4, -0.1], // the last weight, exp(0.9), is clipped to 2
     ];
     const logp = [
       [-0.6, 0, -1.1],
@@ -208,24 +208,24 @@ describe('VESPO with weights against the sampler', () => {
     perToken.forEach((loss, e) => expect(loss).toBeCloseTo(want[e], 6));
   });
 
-  test('refuses those of sequences', () => {
+  test('VESPO refuses weights of sequences', () => {
     expect(() => config({ rolloutIs: 'sequence' })).toThrow('set it to "token", or leave it out.');
   });
 });
 
-test('lengthPenalty: sampled tokens and given ones apart, off the score', () => {
+test('lengthPenalty: sampled and other tokens are counted separately, and subtracted from the score', () => {
   const samples = [sample([1, 0, 0, 1], { score: 1, acc: 1 }), sample([1], { score: 1, acc: 1 })];
   const config = configOf({ lengthPenalty: { type: 'linear' }, name: 'dr_grpo' });
   const { rewards, advantages, metrics } = stepTokens(config, samples);
-  // Pass rate 1; sampled 2 and 1; given (a prompt of 2, a tool's 2) 4 and 2; one turn each.
+  // Pass rate 1; sampled tokens 2 and 1; other tokens (a prompt of 2, a tool's 2) 4 and 2; one turn each.
   const penalties = [0.25 + 0.1 + 0.1, 0.25 / 2 + 0.1 / 2 + 0.1];
   rewards.forEach((reward, s) => expect(reward).toBeCloseTo(1 - penalties[s], 12));
-  expect(advantages[1][0]).toBeCloseTo((penalties[0] - penalties[1]) / 2, 12); // the short one is now the better one
+  expect(advantages[1][0]).toBeCloseTo((penalties[0] - penalties[1]) / 2, 12); // the short one is now better
   expect(metrics['training/length_penalty']).toBeCloseTo((penalties[0] + penalties[1]) / 2, 12);
   expect(() => configOf({ name: 'gdpo', lengthPenalty: { type: 'linear' } })).toThrow('algorithm.lengthPenalty.type');
 });
 
-test('turn_loo: rewards per turn, what is left over goes to the last turn', () => {
+test('turn_loo: rewards per turn, and the rest goes to the last turn', () => {
   const samples = [
     sample([1, 0, 1, 1], { score: 1.5, acc: 1, turns: [1, 0] }),
     sample([1, 0, 1], { score: 0, acc: 0 }),
@@ -248,8 +248,8 @@ test('gdpo needs several rewards', () => {
   );
 });
 
-test('gdpo takes the rewards that combineRewards named, by their weights, and those of reward.weights', () => {
-  // Two rewards that disagree, each normalised to +-1 / sqrt 2; `seconds` is a number that belongs to none of them.
+test('gdpo uses the rewards named by combineRewards, with their weights or those of reward.weights', () => {
+  // Two rewards that disagree, each normalised to +-1 / sqrt 2; `seconds` is a number that is not a reward.
   const weights = { a: 1, b: 0.25 };
   const samples = [
     sample([1], { score: 1, acc: 1, weights, extra: { a: 1, b: 0, seconds: 9, said: 'x' } }),
@@ -285,12 +285,12 @@ describe('a missing reward', () => {
     },
   );
 
-  test('of a whole step is an error, of no sample is no metric', () => {
+  test('if all samples lack a reward, the step fails; if none does, there is no metric', () => {
     expect(() => stepTokens(configOf({}), [missing, missing])).toThrow("None of the step's 2 samples has a reward");
     expect(stepTokens(configOf({}), known).metrics).toEqual({});
   });
 
-  test('neither gives a group signal nor takes it away', () => {
+  test('a missing reward does not affect whether a group has a signal', () => {
     expect(groupsWithSignal([known[0], missing, known[0]], 'score')).toEqual([]);
     expect(groupsWithSignal([known[0], missing, known[1]], 'score')).toHaveLength(3);
   });
@@ -319,7 +319,7 @@ describe('rejection removes tokens from turns that were sampled, and moves no cr
       const oldLogProbs = masks.map((mask) => normals(mask.length).map((x) => -1 + x));
       const got = stepTokens(config, samples, { oldLogProbs });
 
-      // By hand: the outcome beyond the turns' rewards is in the last turn; the return of turn j is r_j + R_(j+1) / 2.
+      // By hand: the part of the outcome beyond the turns' rewards is in the last turn; the return of turn j is r_j + R_(j+1) / 2.
       const returns = runs.map((turns, s) => {
         const rewards = turns.map((_, j) => (step % 2 === 0 ? given[s][j] : 0));
         const rest = scores[s] - rewards.reduce((a, b) => a + b, 0);
@@ -365,7 +365,7 @@ describe('rejection removes tokens from turns that were sampled, and moves no cr
   const rolloutCorrection = { rolloutRs: 'token_k1', rolloutRsThreshold: 2 };
   const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
   const pair = () => [1, 0].map((score) => sample([1, 1, 1], { score, acc: score }));
-  // Rewards of tokens: [0, -0.5, 1 - 1] and [0, 0, -0.5]; with gamma 0.5 returns to go are [-0.25, -0.5, 0], [-0.125, -0.25, -0.5].
+  // Rewards of tokens: [0, -0.5, 1 - 1] and [0, 0, -0.5]. With gamma 0.5, returns to go are [-0.25, -0.5, 0], [-0.125, -0.25, -0.5].
 
   test('reinforce_plus_plus: returns are over the sampled tokens, whitening over those that are left', () => {
     const config = configOf({ name: 'reinforce_plus_plus', gamma: 0.5, ...kl, rolloutCorrection });

@@ -1,4 +1,4 @@
-/** Stop strings: the matcher over tokens, the scheduler that cuts at them, and the agent loop that continues after them. */
+/** Tests stop strings: the matcher over tokens, the scheduler that truncates at them, and the agent loop that continues after them. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -19,7 +19,7 @@ function vocabularyOfTexts(tokens: (string | number[])[]): Vocabulary {
   return { bytes: Uint8Array.from(parts.flatMap((part) => [...part])), starts };
 }
 
-/** Number of tokens up to the one that completes a stop string, and which; undefined if none does. */
+/** Returns the number of tokens up to the one that completes a stop string, and the string; undefined if no string is completed. */
 function stopOf(tokens: (string | number[])[], stop: string[], minNewTokens = 0) {
   const matcher = new StopMatcher(stop, vocabularyOfTexts(tokens), minNewTokens);
   for (const t of tokens.keys()) {
@@ -81,7 +81,7 @@ describe('vocabulary', () => {
     expect([1, 2, 3].map((t) => [...tokenBytes(vocabulary, t)])).toEqual([[10], [32, 97], []]);
   });
 
-  test('another kind is refused', () =>
+  test('other kinds of tokenizers are refused', () =>
     expect(() => vocabularyOf({ model: { vocab: {} }, decoder: { type: 'WordPiece' } })).toThrow(
       'The tokenizer decodes by WordPiece; stop strings and constrained tool calls need one of ByteLevel',
     ));
@@ -103,11 +103,11 @@ describe('scheduler', () => {
   });
   const textOf = (ids: ArrayLike<number>) => Array.from(ids, (id) => letters[id]).join('');
 
-  test('a turn ends at the token that completes the string; what was drawn after it is gone and counted', async () => {
+  test('a turn ends at the token that completes the string; later tokens are dropped and counted', async () => {
     const server = newServer();
     const plain = await server.generate(request(0));
     server.release('0');
-    // The middle of tokens 20 and 21, which the decoder had drawn well before somebody looked.
+    // The middle of tokens 20 and 21, which the decoder had sampled long before the host checked.
     const stop = [textOf(plain.tokenIds.subarray(20, 22)).slice(1, 3)];
     const end = textOf(plain.tokenIds).indexOf(stop[0]) + 2;
     const tokens = Math.ceil(end / 2);
@@ -125,7 +125,7 @@ describe('scheduler', () => {
     expect(stats.wastedRows).toBe(stats.liveRows - (tokens - 1));
   });
 
-  /** Two turns, the second after the first one's tokens and two more. */
+  /** Runs two turns, the second after the first one's tokens and two more. */
   async function turns(server: RolloutServer, q: GenerateRequest): Promise<Generation[]> {
     const first = await server.generate(q);
     const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, 9, 8]);
@@ -134,7 +134,7 @@ describe('scheduler', () => {
     return [first, second];
   }
 
-  test('the next turn continues from the cache as if the turn had ended there by itself', async () => {
+  test('the next turn continues from the cache as after any end of a turn', async () => {
     const stop = ['a', 'hh'];
     const requests = Array.from({ length: 24 }, (_, s) => request(s, { stop, maxNewTokens: 30 }));
     const alone = newServer();
@@ -162,7 +162,7 @@ describe('scheduler', () => {
 });
 
 describe('agent loop', () => {
-  /** Ends its first turn at a stop string, without an end token. */
+  /** An engine that ends its first turn at a stop string, without an end token. */
   class StoppingEngine extends ScriptedTurns {
     override async generate(request: GenerateRequest): Promise<Generation> {
       const first = this.requests.length === 0;
@@ -185,7 +185,7 @@ describe('agent loop', () => {
     includeStopStrInOutput,
   });
 
-  test('the end token that the model did not draw is written for it, out of the loss', async () => {
+  test('an end token that the model did not sample is added, outside the loss', async () => {
     const turns = [call, '#### 42'];
     const plain = await run(turns);
     const stopped = await run(turns, { engine: new StoppingEngine(turns), sampling: sampling(true) });
@@ -205,7 +205,7 @@ describe('agent loop', () => {
   });
 });
 
-test('five end tokens are refused in a sentence: the model may have four and its tool format one more', () => {
+test('five end tokens are refused: the model can have four, and its tool format one more', () => {
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 9, stopTokenIds: [1, 2, 3, 4, 5] };
   const request = {
     requestId: 'a',

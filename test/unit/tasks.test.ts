@@ -19,7 +19,7 @@ import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
 
 const fast = { minSearchS: 0, maxSearchS: 0 };
-/** Each task as it is by default, and one that soon runs out of problems. */
+/** Each task with its defaults, and a version that soon runs out of problems. */
 const TASKS: [string, () => SyncTask | Promise<SyncTask>, () => SyncTask | Promise<SyncTask>][] = [
   ['reverse-text', () => reverseTextTask(), () => reverseTextTask({ letters: 5 })],
   ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
@@ -49,7 +49,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
     for (let i = 0; i < 200; i++) expect(questions.has(task.train(i, 3).messages[0].content)).toBe(false);
   });
 
-  test('more held-out problems than there are is one sentence', async () => {
+  test('more held-out problems than exist end in one error message', async () => {
     const task = await openSmall();
     expect(() => task.heldOut(1_000_000)).toThrow(
       new RegExp(
@@ -94,7 +94,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
           },
           limits: { ...LIMITS, maxAssistantTurns: 9, maxResponseLength: 400, contextLength: 500 },
         });
-        // The loop makes exactly the tokens that the warm start imitates.
+        // The loop produces exactly the tokens that the warm start imitates.
         expect(output.trajectory).toMatchObject({
           promptIds,
           responseIds,
@@ -104,7 +104,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         });
         const response = output.messages.at(-1)!.content;
         const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
-        // A random expression or a palindrome may be right by chance.
+        // A random expression or a palindrome can be right by chance.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
       }
@@ -133,7 +133,7 @@ test('countdown: only the given numbers, each once, count', () => {
   }
 });
 
-test('countdown with a curriculum: starts at minNumbers, rises and falls with the outcomes, goes on from its state', () => {
+test('countdown with a curriculum starts at minNumbers, rises and falls with the outcomes, and resumes from its state', () => {
   const options = { minNumbers: 2, maxNumbers: 4, curriculum: true };
   const task = countdownTask(options);
   const sizes = (of: SyncTask) =>
@@ -147,7 +147,7 @@ test('countdown with a curriculum: starts at minNumbers, rises and falls with th
       ]);
   };
   expect(sizes(task)).toEqual(new Set([2]));
-  observe(task, 3, 1); // not of the level in hand
+  observe(task, 3, 1); // not of the current level
   observe(task, 2, 1, 15);
   expect(sizes(task)).toEqual(new Set([2]));
   observe(task, 2, 1, 1);
@@ -162,7 +162,7 @@ test('countdown with a curriculum: starts at minNumbers, rises and falls with th
   expect(task.heldOut(50)).toEqual(countdownTask({ ...options, curriculum: false }).heldOut(50));
 });
 
-test('several held-out files: by name, or by a name for each; two of one name are refused', async () => {
+test('several held-out files have separate names; two with one name are refused', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-val-'));
   const line = (n: number) => `${JSON.stringify({ question: `What is ${n}?`, answer: `#### ${n}` })}\n`;
   for (const [file, count] of [
@@ -231,7 +231,7 @@ test.each([
   await expect(draw()).rejects.toThrow(sentence);
 });
 
-test('openTask names what it knows', async () => {
+test("openTask's error names the known tasks", async () => {
   const open = (name: string, options = {}) => openTask({ name, options });
   await expect(open('nope')).rejects.toThrow(
     'task.name is "nope"; known tasks: gsm8k, jsonl, reverse-text, countdown, search-qa, adventure, tic-tac-toe.',

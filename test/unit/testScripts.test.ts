@@ -1,4 +1,4 @@
-/** The decisions of `npm test`'s scripts, on systems that are not there. */
+/** Tests decisions of `npm test`'s scripts on simulated systems. */
 
 import { expect, test } from 'vitest';
 import {
@@ -81,7 +81,7 @@ test.each([
   expect(takesNode(version)).toBe(taken);
 });
 
-test('processor seconds are read from what sh prints, and unknown where it prints something else', () => {
+test('processor seconds are parsed from the output of sh, and unknown for other output', () => {
   expect(processorSeconds('0m0.01s 0m0.02s\n1m2.50s 0m5.25s\n')).toBe(67.75);
   expect(processorSeconds('')).toBeUndefined();
 });

@@ -44,7 +44,7 @@ function messageOf(make: () => unknown): string {
 
 describe('encoding', () => {
   test('ids equal those of the Rust tokenizers library, as stored', () => {
-    // test/fixtures/bpe/rust-ids.json: made with tokenizers 0.23.2 from the tokenizer.json beside it.
+    // test/fixtures/bpe/rust-ids.json was created with tokenizers 0.23.2 from the tokenizer.json in the same folder.
     const stored = readJson('test/fixtures/bpe/rust-ids.json') as unknown as { text: string; ids: number[] }[];
     const frozen = new ChatTokenizer(readJson('test/fixtures/bpe/tokenizer.json'), config);
     expect(stored.length).toBe(12);
@@ -92,7 +92,7 @@ describe('encoding', () => {
 describe('chat', () => {
   const user = { role: 'user', content: 'How many?' };
 
-  test('prompt, sampled turn and continuation are the tokens of the whole conversation', () => {
+  test('prompt, sampled turn and continuation equal the tokens of the complete conversation', () => {
     for (const t of [tokenizer, qwen]) {
       const turn = calculatorCall('48/2');
       const tools = [
@@ -119,7 +119,7 @@ describe('chat', () => {
     ]);
   });
 
-  test('answers heard before keep their own ids: by role, by text, by number', () => {
+  test('cached answers are distinguished by role, text and number', () => {
     const answers = [
       [{ role: 'tool', content: '24' }],
       [{ role: 'tool', content: '42' }],
@@ -130,13 +130,13 @@ describe('chat', () => {
     ];
     for (const t of [tokenizer, qwen]) {
       const first = answers.map((messages) => [...t.encodeContinuation(messages)]);
-      for (const messages of answers) t.encodeContinuation(messages).fill(0); // a caller's own copy
+      for (const messages of answers) t.encodeContinuation(messages).fill(0); // the caller's own copy, which it can overwrite
       expect(answers.map((messages) => [...t.encodeContinuation(messages)])).toEqual(first);
       expect(new Set(first.map(String)).size).toBe(answers.length);
     }
   });
 
-  test('prompts met before keep their own ids: with and without tools, with and without a header', () => {
+  test('cached prompts are distinguished by tools and header', () => {
     const tools = [{ type: 'function', function: { name: 'calculator', parameters: {} } }];
     const cases = [{}, { tools }, { addGenerationPrompt: false }];
     for (const t of [tokenizer, qwen]) {
@@ -148,8 +148,8 @@ describe('chat', () => {
     expect([...tokenizer.encodeChat([user], { tools })]).not.toEqual([...tokenizer.encodeChat([user])]);
   });
 
-  test('what is kept does not grow without end', () => {
-    // This template writes no tools, so they make the texts different and long, and cost nothing to encode.
+  test('the caches are bounded', () => {
+    // This template does not render tools, so they make the texts different and long without any cost of encoding.
     const t = new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: QWEN_TEMPLATE });
     const first = [...t.encodeChat([user])];
     for (let i = 0; i < 30; i++) t.encodeChat([user], { tools: [`${i} ${'a'.repeat(200_000)}`] });
@@ -184,7 +184,7 @@ describe('chat', () => {
     expect(ids.slice(0, own.length)).toEqual(own);
   });
 
-  test('names that overlap are broken too', () => {
+  test('overlapping names of control tokens are split too', () => {
     const json = structuredClone(readJson(`${shipped}/tokenizer.json`));
     (json['added_tokens'] as object[]).push({ id: 512, content: 'xx', special: true, normalized: false });
     const t = new ChatTokenizer(json, config);
@@ -281,7 +281,7 @@ describe('control tokens of other tokenizers', () => {
     expect(of(contents)).toBe(of(contents.map(() => 'x')));
   });
 
-  test('a template that changes the case of a text makes no control token of it', () => {
+  test('a template that changes the case of a text cannot create a control token', () => {
     const template = '{% for m in messages %}<|im_start|>{{ m.content | lower }}<|im_end|>{% endfor %}';
     const t = new ChatTokenizer(shippedJson, { ...config, chat_template: template });
     expect(countIn(t.encodeChat([{ role: 'user', content: '<|IM_END|>' }]))).toBe(2);
@@ -295,7 +295,7 @@ describe('control tokens of other tokenizers', () => {
     expect([...t.encodeChat(messages)]).toEqual(t.encode('<|im_start|>yes end<|im_end|>'));
   });
 
-  test('what a model called, and a tool that says the dummy of a call, stay text', () => {
+  test('names that a model called, and a tool output that equals a placeholder, stay text', () => {
     const template =
       "{% for m in messages %}{% if m.tool_calls %}<|im_start|>{% for c in m.tool_calls %}<tool_call>{{ c.function.arguments | tojson }}</tool_call>{% endfor %}<|im_end|>{% elif m.role == 'tool' %}{{ m.name }}: {{ m.content }}{% else %}{{ m.content }}{% endif %}{% endfor %}";
     const t = new ChatTokenizer(shippedJson, { ...config, chat_template: template });
@@ -309,14 +309,14 @@ describe('control tokens of other tokenizers', () => {
     expect(t.decode(said('f', 'webgrpo-dummy-value<|im_end|> 4'))).toBe('f: webgrpo-dummy-value<|im_end|> 4');
   });
 
-  test('a text that is too long is refused at once', () => {
+  test('a text that is too long is refused immediately', () => {
     const content = 'a'.repeat(10 * 2 ** 20);
     expect(messageOf(() => unigram.encodeChat([{ role: 'user', content }]))).toMatch(
       /^A conversation has texts of 10485760 characters, which are too many for this tokenizer; at most 524288 are encoded/,
     );
   });
 
-  test('white space that has an added token of its own, but is not special, is ordinary text', () => {
+  test('white space with an added token that is not special is ordinary text', () => {
     const json = {
       ...shippedJson,
       added_tokens: [...added, { id: 512, content: '  ', special: false, normalized: false }],
@@ -336,7 +336,7 @@ describe('control tokens of other tokenizers', () => {
     },
   );
 
-  test('a token that takes white space with it does so beside marked text too', () => {
+  test('a token that strips white space does so next to marked text too', () => {
     const names = added.map((token) => ({ ...token, rstrip: token.content === '<|im_end|>' }));
     const t = new ChatTokenizer({ ...shippedJson, added_tokens: names }, { ...config, chat_template: QWEN_TEMPLATE });
     const end = (content: string) => [...t.encodeChat([{ role: 'user', content }])].slice(-3);
@@ -344,7 +344,7 @@ describe('control tokens of other tokenizers', () => {
   });
 });
 
-describe('chat templates of anybody', () => {
+describe('untrusted chat templates', () => {
   const templated = (template: string) =>
     new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: template });
   const chat = [{ role: 'user', content: 'x' }];
@@ -400,7 +400,7 @@ describe('chat templates of anybody', () => {
     expect(written).toBe('<|im_start|>user\n\na\r\nb\rc\n<|im_end|>\n<|im_start|>assistant');
     expect(templated(LINES.replaceAll('\n', end)).applyChatTemplate(messages)).toBe(written);
     const ended = templated(`${LINES}{{ '\\r\\n' }}${end}`).applyChatTemplate(messages);
-    expect(ended).toBe(`${written}\n\r\n`); // an escape is no line end; the last line end goes
+    expect(ended).toBe(`${written}\n\r\n`); // an escape is not a line end; the last line end is dropped
   });
 
   const turns = (branches: string) =>
@@ -438,7 +438,7 @@ describe('chat templates of anybody', () => {
     expect(() => templated(first).encodeContinuation([...result, ...result])).toThrow(/leaves out tool results/);
   });
 
-  test('a result in another case, in quotes or trimmed is there', () => {
+  test('a result in another case, in quotes or trimmed counts as present', () => {
     const t = templated(turns('<|im_start|>{{ m.role }}\n{{ m.content | trim | upper | tojson }}<|im_end|>\n'));
     const quiet = templated(
       turns(TURN.replace('m.content', "(m.content | tojson if m.role == 'tool' else m.content)")),
@@ -455,7 +455,7 @@ describe('chat templates of anybody', () => {
     expect(said).toBe(`\n<|im_start|>tool\n24${space}<|im_end|>\n<|im_start|>assistant\n`);
   });
 
-  test('what the library gives every template is there', () => {
+  test('the functions that transformers provides to templates exist', () => {
     const t = templated(
       "{{ range(1, 7, 2) | join(',') }} {{ True and not False }} {{ none is none }} {{ strftime_now('%Y') }}",
     );
@@ -485,7 +485,7 @@ describe('bad files', () => {
     expect(messageOf(() => new ChatTokenizer(json, { ...config, ...part }))).toBe(`tokenizer_config.json: ${sentence}`);
   });
 
-  test('a list of templates may hold nonsense beside the default one', () => {
+  test('a list of templates can contain invalid entries next to the default one', () => {
     const templates = [null, 7, { name: 'default', template: '{{ messages[0].content }}' }];
     expect(() => new ChatTokenizer(json, { ...config, chat_template: templates })).not.toThrow();
   });
@@ -589,7 +589,7 @@ describe('tokens that end a turn', () => {
   const made = (eosTokenIds: number[], changes: object = {}) =>
     modelTokenizer({ config: { eosTokenIds }, tokenizerJson: json, tokenizerConfigJson: { ...config, ...changes } });
 
-  test('are those of the tokenizer and of the model, each once; the one that the template writes comes first', () => {
+  test("end tokens are those of the tokenizer and of the model, each once; the template's comes first", () => {
     expect(made([]).eosTokenIds).toEqual([END]);
     expect(made([TEXT, END, CALL]).eosTokenIds).toEqual([END, TEXT, CALL]);
     const base = made([TEXT, END], { eos_token: '<|endoftext|>' });
@@ -600,7 +600,7 @@ describe('tokens that end a turn', () => {
     expect(made([END], { eos_token: null }).eosTokenIds).toEqual([END]);
   });
 
-  test('a template that closes a turn with another is said', () => {
+  test('a template that closes a turn with another token is reported', () => {
     const wrong = made([], { eos_token: '<|endoftext|>' });
     expect(wrong.eosTokenIds).toEqual([TEXT]);
     expect(wrong.endNote).toContain("closes an assistant's turn with <|im_end|>, but a turn ends by <|endoftext|>;");
@@ -613,7 +613,7 @@ describe('tokens that end a turn', () => {
     expect(tokenizer.endNote).toBeUndefined();
   });
 
-  test('more than are looked at, and none', () => {
+  test('too many end tokens, and none, are errors', () => {
     expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('; at most 4 are supported. Take those');
     expect(messageOf(() => made([], { eos_token: null }))).toContain('"eos_token" must name a token, but is null');
   });
@@ -627,7 +627,7 @@ describe('several chat templates', () => {
   const asked = [{ role: 'user', content: 'hi' }];
   const start = (t: ChatTokenizer, tools: unknown[]) => t.applyChatTemplate(asked, { tools }).split(':')[0];
 
-  test('tool_use where tools are given, as transformers chooses', () => {
+  test('tool_use is selected if there are tools, like transformers does', () => {
     const both = made(templates('default', 'rag', 'tool_use'));
     expect(start(both, [{ type: 'function' }])).toBe('tool_use');
     expect(start(both, [])).toBe('default');
@@ -637,7 +637,7 @@ describe('several chat templates', () => {
     expect(continued.at(-1)).toBe(tokenizer.idOf('<tool_response>'));
   });
 
-  test('none that fits is said by name; one that is not asked for is not read', () => {
+  test('a missing template is named; unused ones are not parsed', () => {
     const message = messageOf(() => start(made(templates('rag', 'tool_use')), []));
     expect(message).toContain('"chat_template" has templates for "rag", "tool_use", but none named "default"');
     const broken = made([...templates('default'), { name: 'tool_use', template: '{% for %}' }, null]);

@@ -1,6 +1,6 @@
 /**
- * Formats of tool calls that are written with control tokens, each with a chat template that writes what the format's
- * specification says of calls and outputs: what the template writes is read back, and a sample's tokens are the template's.
+ * Tests tool call formats that use control tokens. Each has a chat template that follows the format's specification of calls and outputs.
+ * Rendered calls are parsed back, and a sample's tokens are the template's.
  */
 import { describe, expect, test } from 'vitest';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -15,11 +15,11 @@ interface Format {
   /** Control tokens; the first ends a turn. */
   tokens: string[];
   template: string;
-  /** Several calls in one turn. */
+  /** True if a turn can contain several calls. */
   parallel: boolean;
 }
 
-/** Values as Gemma writes them: texts between quotes of their own, keys without. */
+/** Formats values like Gemma: texts between special quotes, keys without. */
 const gemmaValue = (quote: string) =>
   `{%- macro value(v) -%}
     {%- if v is string -%}${quote}{{ v }}${quote}
@@ -29,7 +29,7 @@ const gemmaValue = (quote: string) =>
     {%- else -%}{{ v }}{%- endif -%}
   {%- endmacro -%}`;
 
-/** Calls and outputs stay in the model's turn, which continues after the last output. */
+/** A format whose calls and outputs stay in the model's turn, which continues after the last output. */
 const gemma = (turn: [string, string], call: [string, string], response: [string, string], quote: string) =>
   `${gemmaValue(quote)}
   {%- for m in messages -%}
@@ -46,7 +46,7 @@ const gemma = (turn: [string, string], call: [string, string], response: [string
   {%- if add_generation_prompt and messages[-1].role != 'tool' -%}${turn[0]}model\n{% endif -%}`;
 
 const FORMATS: Record<string, Format> = {
-  // One call a message, to a recipient; an output comes from the function that was called last, so there must be one.
+  // One call per message, to a recipient. An output names the function that was called last, so there must be one.
   'gpt-oss': {
     tokens: ['<|return|>', '<|start|>', '<|end|>', '<|message|>', '<|channel|>', '<|constrain|>', '<|call|>'],
     template: `{%- set last = namespace(name=none) -%}
@@ -65,7 +65,7 @@ const FORMATS: Record<string, Format> = {
       {%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}`,
     parallel: false,
   },
-  // No token of its own ends an assistant's turn: the role that comes next does.
+  // No special token ends an assistant's turn; the next role does.
   glm: {
     tokens: ['<|user|>', '<|assistant|>', '<|observation|>', '<tool_response>', '</tool_response>'],
     template: `{%- for m in messages -%}
@@ -137,7 +137,7 @@ const FORMATS: Record<string, Format> = {
   },
 };
 
-/** The shipped tokenizer with the format's control tokens and template. */
+/** Returns the shipped tokenizer with the format's control tokens and template. */
 function tokenizerOf({ tokens, template }: Format): ChatTokenizer {
   const json = structuredClone(tokenizerJson) as { added_tokens: { id: number; content: string }[] };
   const known = new Set(json.added_tokens.map(({ content }) => content));
@@ -197,12 +197,12 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
   const written = own.applyChatTemplate(conversation);
   const turn = written.slice(prompt.length, written.indexOf(parse.stopToken!, prompt.length) + parse.stopToken!.length);
 
-  test('what its template writes is read back', () => {
+  test('calls rendered by the template are parsed back', () => {
     expect(parse(turn, [search])).toMatchObject(args.map((given) => ({ name: 'search', args: given })));
     expect(parse('The answer is 42.', [search])).toEqual([]);
   });
 
-  test('a sample is token for token what its template writes, the outputs between the turns too', async () => {
+  test('a sample has exactly the tokens of its template, including outputs between turns', async () => {
     const engine = new ScriptedTurns([`${turn}never read`, '42'], own);
     const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 900, stopTokenIds: own.eosTokenIds };
     const problem = { id: 'p', messages: [USER as { role: 'user'; content: string }], answer: '' };
@@ -216,7 +216,7 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
     });
     const context = engine.requests[1].contextIds;
     expect(own.decode(context)).toBe(written);
-    // As one text or turn by turn, the tokens are the same.
+    // The tokens are the same for one text and turn by turn.
     expect([...context]).toEqual([...own.encodeChat(conversation)]);
     const drawn = [...trajectory.responseIds].filter((_, t) => trajectory.mask[t] === 1);
     expect(own.decode(drawn)).toBe(`${turn}42${format.tokens[0]}`);
@@ -225,7 +225,7 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
   });
 });
 
-describe('calls that cannot be read', () => {
+describe('invalid calls', () => {
   const harmony = (header: string, body: string) => `<|channel|>${header}<|message|>${body}<|call|>`;
   const kimi = (body: string) => `<|tool_calls_section_begin|><|tool_call_begin|>${body}<|tool_call_end|>`;
   const gemmaCall = (body: string) => `<start_function_call>${body}<end_function_call>`;
@@ -262,11 +262,11 @@ describe('calls that cannot be read', () => {
     const [call, ...more] = toolParserOf(format)(text, [search]);
     expect(call.error).toMatch(message);
     expect(more).toEqual([]);
-    // Templates that write the name of an output's function get one that exists, or none.
+    // Templates that render the name of an output's function get an existing one, or none.
     expect([undefined, 'search']).toContain(call.name);
   });
 
-  test('what a model says to itself or to the user is no call', () => {
+  test('text for the model itself or for the user is not a call', () => {
     const thought = '<|channel|>analysis<|message|>I could say to=functions.search<|end|>';
     const final = '<|start|>assistant<|channel|>final<|message|>to=functions.search {}<|return|>';
     expect(parseGptOss(thought + final, [search])).toEqual([]);
@@ -293,13 +293,13 @@ describe('calls that cannot be read', () => {
     };
     for (const piece of pieces) {
       cost(piece, 1000);
-      // Quadratic would be seconds: 10^10 steps.
+      // Quadratic time would be seconds: 10^10 steps.
       expect(cost(piece, 100_000)).toBeLessThan(1500);
     }
   });
 });
 
-test('calls written with control tokens cannot be constrained, which is said before anything runs', () => {
+test('calls written with control tokens cannot be constrained, which is reported before anything runs', () => {
   const config = (format: string) =>
     parseTrainConfig(
       `{name: t, model: {path: m}, task: {name: gsm8k}, rollout: {multiTurn: {enable: true, constrainToolCalls: true, format: ${format}}}}`,
@@ -312,7 +312,7 @@ test('calls written with control tokens cannot be constrained, which is said bef
   expect(config('glm').rollout.multiTurn.format).toBe('glm');
 });
 
-test('a turn cut by its own length is closed by the token after calls; a template without calls is refused', () => {
+test('a truncated turn is closed by the token after calls; a template without calls is refused', () => {
   const { kimi } = FORMATS;
   const calls = [{ id: 'functions.search:4', name: 'search' }];
   const output = [{ role: 'tool', content: 'x<|im_end|>' }];
@@ -323,7 +323,7 @@ test('a turn cut by its own length is closed by the token after calls; a templat
   const end = tokenizerOf(kimi).idOf('<|im_end|>')!;
   expect(text(after({ end }))).toBe(`${rest}<|im_end|><|im_end|><|im_assistant|>assistant<|im_middle|>`);
   expect(text(after({}))).toBe(`<|im_end|>${rest}<|im_end|><|im_end|><|im_assistant|>assistant<|im_middle|>`);
-  // Only the template's own end is the control token; the output's is text.
+  // Only the template's own end is the control token; the one in the output is text.
   expect([...after({ end })].filter((id) => id === end)).toHaveLength(1);
   expect(() => shipped.encodeContinuation(output, { calls, stopToken: '<|im_end|>' })).toThrow(
     /^The chat template does not write <\|im_end\|> after an assistant's `tool_calls`, so tool outputs cannot/,

@@ -69,7 +69,7 @@ describe('Hermes', () => {
   });
 });
 
-test('arguments are read under either name, whatever the format says', () => {
+test('arguments are read under either name, in every format', () => {
   const read = [{ name: 'search', args: { query: 'q' } }];
   for (const key of ['arguments', 'parameters']) {
     expect(hermes(`{"name": "search", "${key}": {"query": "q"}}`)).toEqual(read);
@@ -165,7 +165,7 @@ test.each(Object.entries(TOOL_PARSERS))('%s reads a megabyte of any tag in a mom
     for (const tag of TAGS) {
       const text = whole(tag.repeat(Math.ceil(2 ** 20 / tag.length)));
       let calls: unknown;
-      // A quadratic reader takes minutes.
+      // A quadratic parser would take minutes.
       expect(
         processorMs(() => (calls = parse(text, TOOLS))),
         `${tag} ${place}`,

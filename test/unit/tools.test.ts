@@ -20,7 +20,7 @@ const LONG_TURN = {
   stopTokenIds: tokenizer.eosTokenIds,
 };
 
-/** One call of `tool`, then an answer. */
+/** Runs one call of `tool`, then an answer. */
 async function callOnce(tool: Tool, args: unknown = {}, more: Parameters<typeof run>[1] = {}) {
   const output = await run([call(tool.name, args), '#### 1'], {
     tools: [tool],
@@ -52,7 +52,7 @@ describe('defineTool', () => {
       },
       required: ['a', 'b'],
     },
-    // Typed by the schema: a and b are numbers, how is one of two words or absent.
+    // Typed by the schema: a and b are numbers, how is one of two words or undefined.
     execute: ({ a, b, how = 'sum' }) => `${how === 'sum' ? a + b : a - b}`,
   });
 
@@ -128,7 +128,7 @@ describe('state of a sample', () => {
     release: ({ sampleId, count }) => void log.push(`release ${sampleId} at ${count}`),
   });
 
-  test('one state a sample, shared by its calls, also parallel ones; rewards add up; released once', async () => {
+  test('a sample has one state, shared by its calls, also parallel ones; rewards are summed; the state is released once', async () => {
     log.length = 0;
     const one = call('count', {});
     const sample = (requestId: string) =>
@@ -143,7 +143,7 @@ describe('state of a sample', () => {
     expect(log.sort()).toEqual(['create a', 'create b', 'release a at 3', 'release b at 3']);
   });
 
-  test('nothing is made for a sample that does not call, and a failing engine still releases', async () => {
+  test('a sample without calls creates no state, and a failing engine still releases states', async () => {
     log.length = 0;
     expect((await run(['#### 1'], { tools: [counter] })).toolRewards).toEqual({});
     const engine = new ScriptedTurns([call('count', {})]);
@@ -191,7 +191,7 @@ describe('a tool that ends the episode', () => {
   const play = (turns: string[], limits: NonNullable<Parameters<typeof run>[1]>['limits'] = {}) =>
     run(turns, { tools: [game({ parameters: anyX })], limits: { ...ROOM, ...limits } });
 
-  test('the model gets no further turn; the output is a message, and no token is spent on it', async () => {
+  test('the model gets no further turn; the output becomes a message without tokens', async () => {
     const { trajectory, messages, engine } = await play([call('plain', { x: 0 }), call('plain', { x: 1 }), 'never']);
     expect(trajectory).toMatchObject({ stopReason: 'done', numTurns: 2, numToolCalls: 2, numToolErrors: 0 });
     expect(texts(messages)).toEqual(['said 0', 'said 1']);
@@ -199,23 +199,23 @@ describe('a tool that ends the episode', () => {
     expect(trajectory.mask.at(-1)).toBe(1);
   });
 
-  test('of parallel calls all run and all outputs are said, whichever ends it', async () => {
+  test('all parallel calls run and all outputs are recorded, whichever call ends the sample', async () => {
     const both = [call('plain', { x: 1 }) + call('plain', { x: 0 })];
     const { trajectory, messages } = await play(both);
     expect([trajectory.stopReason, ...texts(messages)]).toEqual(['done', 'said 1', 'said 0']);
-    // A failure that the limits say to stop at is the reason that is kept.
+    // A failure at which the limits stop is the recorded reason.
     const failing = await play([call('plain', { x: 1 }) + call('plain', { x: 'y' })], { onParseError: 'stop' });
     expect(failing.trajectory.stopReason).toBe('parse_error');
   });
 
-  test('an output that does not end it says so or nothing', async () => {
+  test('an output without done, or with done: false, does not end the sample', async () => {
     const open = await callOnce(plain(() => ({ text: 'x', done: false })));
     expect(open.trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
   });
 });
 
 describe('limits of one tool', () => {
-  test('tries again after a throw and after a time-out, as often as it says', async () => {
+  test('a tool is retried after an error and after a time-out, as often as configured', async () => {
     let tries = 0;
     const flaky = plain(
       () => {
@@ -237,7 +237,7 @@ describe('limits of one tool', () => {
 });
 
 describe('what tools may send', () => {
-  /** Ids that the tool put into the context. */
+  /** Returns the ids that the tool added to the context. */
   const given = ({ trajectory: { responseIds, mask } }: Awaited<ReturnType<typeof callOnce>>) =>
     [...responseIds].filter((_, i) => mask[i] === 0);
   const CONTROL = ['<|im_start|>', '<|im_end|>', '<|endoftext|>', '<tool_call>', '</tool_call>', '</tool_response>'];
@@ -278,7 +278,7 @@ describe('what tools may send', () => {
     const encode = vi.spyOn(tokenizer, 'encodeContinuation');
     const flood = plain(() => '<|im_end|>'.repeat(1_000_000));
     expect(counts(given(await callOnce(flood)))).toEqual(counts(given(await callOnce(plain(() => 'x')))));
-    // What costs is the tokenizer: it reads what is left of the text alone.
+    // The tokenizer dominates the cost. It reads only the rest of the text.
     const lengths = encode.mock.calls.flatMap(([messages]) => messages.map(({ content }) => content.length));
     encode.mockRestore();
     expect(lengths).toHaveLength(2);
@@ -370,7 +370,7 @@ describe('stop reasons of failures', () => {
     expect(texts(messages)[0]).toMatch(/^Error: /);
   });
 
-  test('a tool that answers "Error: ..." itself has done its work', async () => {
+  test('a tool that itself answers "Error: ..." has not failed', async () => {
     const { trajectory } = await callOnce(
       plain(() => 'Error: division by zero'),
       {},
@@ -403,12 +403,12 @@ describe('agent loops', () => {
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 1, numToolCalls: 0 });
   });
 
-  test('a user’s own: asks the model to check itself', async () => {
+  test('a user’s own loop asks the model to check itself', async () => {
     await import('../../examples/own-loop.ts');
     const { trajectory, messages } = await run(['#### 1', '#### 2'], { agentLoop: 'self_check' });
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
     expect(messages.map(({ role }) => role)).toEqual(['assistant', 'user', 'assistant']);
-    // The user's words to the model are in the context and not in the loss.
+    // The user's messages to the model are in the context and not in the loss.
     expect([...trajectory.mask].filter((m) => m === 0).length).toBeGreaterThan(5);
     const tight = { maxResponseLength: tokenizer.encode('#### 1').length + 4 };
     expect((await run(['#### 1'], { agentLoop: 'self_check', limits: tight })).trajectory.stopReason).toBe(
@@ -416,7 +416,7 @@ describe('agent loops', () => {
     );
   });
 
-  test('a turn of its own length and stop strings: cut there, it goes on; its end token is written out of the loss', async () => {
+  test('a turn with its own length and stop strings is truncated there, and continues; its end token is outside the loss', async () => {
     registerAgentLoop('think_then_answer', async (sample) => {
       const thought = await sample.generate({ maxNewTokens: 2, stop: ['.'] });
       sample.state = { thought: thought.content, finishReason: thought.finishReason, stop: thought.stop };
@@ -432,12 +432,12 @@ describe('agent loops', () => {
     expect(state).toEqual({ thought: tokenizer.decode(responseIds.slice(0, 2)), finishReason: 'length' });
     expect([...mask.slice(0, 3), responseIds[2]]).toEqual([1, 1, 0, tokenizer.eosTokenIds[0]]);
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
-    // Where it is the sample's own limit that cuts, the sample ends.
+    // If the sample's own limit truncates, the sample ends.
     const full = await run([thought], { agentLoop: 'think_then_answer', limits: { maxResponseLength: 2 } });
     expect(full.trajectory.stopReason).toBe('max_tokens');
   });
 
-  test('generate called twice goes on with the same turn', async () => {
+  test('a second call of generate continues the same turn', async () => {
     registerAgentLoop('two_halves', async (sample) => {
       await sample.generate({ maxNewTokens: 1 });
       return (await sample.generate()).stop ?? 'completed';
@@ -463,7 +463,7 @@ describe('agent loops', () => {
     await expect(run(['#### 1'], { agentLoop: 'refused' })).rejects.toThrow(message);
   });
 
-  test('a problem may name its own; an unknown name says what there is', async () => {
+  test('a problem can name its own loop; an unknown name lists the known ones', async () => {
     const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'q' }], answer: '', agentName: 'nobody' };
     await expect(run(['x'], { problem })).rejects.toThrow(
       /^Problem "p" names the agent loop "nobody"; registered are single_turn, /,
@@ -472,7 +472,7 @@ describe('agent loops', () => {
   });
 });
 
-test('events tell where the time of a sample went', async () => {
+test('events show how the time of a sample was spent', async () => {
   const onEvent = vi.fn();
   const slow = plain(() => new Promise((resolve) => setTimeout(() => resolve('ok'), 20)));
   await callOnce(slow, {}, { onEvent });

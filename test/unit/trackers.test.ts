@@ -1,4 +1,4 @@
-/** metrics.csv and TensorBoard's event files, by bytes that other programs wrote and by TensorBoard itself. */
+/** Tests metrics.csv and TensorBoard's event files, against bytes that other programs wrote and with TensorBoard itself. */
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ const STEPS: Metrics[] = [
   { 'training/global_step': 2, 'critic/score/mean': 0.75, 'val-core/t/acc/mean@1': 0.5 },
 ];
 
-/** Logs `steps` as a run that begins, or continues after `earlier`. */
+/** Logs `steps` like a run that starts, or that resumes after `earlier`. */
 async function log(folder: RunFolder, loggers: string[], steps: Metrics[], earlier: Metrics[] = []): Promise<void> {
   const history = [...earlier];
   const trackers = await openTrackers(loggers, folder, history);
@@ -41,7 +41,7 @@ test("CRC-32C gives RFC 3720's values, and the check value of the catalogue", ()
   expect(crc32c(ascii('123456789'))).toBe(0xe3069283);
 });
 
-test('events are the bytes that protobuf makes of them', () => {
+test('events equal the bytes of protobuf', () => {
   // Event(...).SerializeToString().hex() of tensorboard 2.21's event_pb2, protobuf 7.36.
   const values = { 'critic/score/mean': 0.25, 'actor/pg_loss': -1.5 };
   expect(hex(event({ wallTime, step: 3 }, { scalars: values }))).toBe(
@@ -64,26 +64,26 @@ test('records are the bytes that tensorboardX wrote', () => {
   expect(maskedCrc(new Uint8Array(0))).toBe(0xa282ead8);
 });
 
-test('metrics.csv has a row a step; a metric that comes later is a column at the right end', async () => {
+test('metrics.csv has one row per step; a later metric is added as the last column', async () => {
   const folder = await newFolder();
   const table = () => readFileSync(folder.file('metrics.csv'), 'utf8');
   await log(folder, ['csv'], STEPS);
   const header = 'training/global_step,val-core/t/acc/mean@1,critic/score/mean,actor/pg_loss\n';
   expect(table()).toBe(`${header}0,0.25,,\n1,,0.5,NaN\n2,0.5,0.75,\n`);
-  // Resumed after step 1, whose NaN came back as null.
+  // Resumed after step 1, whose NaN was read back as null.
   const kept = JSON.parse(JSON.stringify(STEPS.slice(0, 2))) as Metrics[];
   await log(folder, ['csv'], [{ 'training/global_step': 2, 'reward/a,b': 1 }], kept);
   expect(table()).toBe(`${header.trim()},"reward/a,b"\n0,0.25,,,\n1,,0.5,NaN,\n2,,,,1\n`);
   expect(readdirSync(folder.path).filter((name) => name.includes('csv'))).toEqual(['metrics.csv']);
 });
 
-test('without a tracker nothing more is written', async () => {
+test('without a tracker no other file is written', async () => {
   const folder = await newFolder();
   await log(folder, ['console', 'jsonl'], STEPS);
   expect(readdirSync(folder.path).sort()).toEqual(['config.yaml']);
 });
 
-/** Records of a file, read as the format is written down: lengths and CRCs hold. */
+/** Returns the records of a file, parsed by the format's description; checks lengths and CRCs. */
 function records(file: string): Uint8Array[] {
   const bytes = readFileSync(file);
   const found: Uint8Array[] = [];
@@ -98,7 +98,7 @@ function records(file: string): Uint8Array[] {
   return found;
 }
 
-test('a run that goes on writes a second event file, which begins by purging what is done again', async () => {
+test('a resumed run writes a second event file, which first purges the repeated steps', async () => {
   const folder = await newFolder();
   await log(folder, ['tensorboard'], STEPS);
   await log(folder, ['tensorboard'], STEPS.slice(2), STEPS.slice(0, 2));
@@ -110,7 +110,7 @@ test('a run that goes on writes a second event file, which begins by purging wha
 
 const VENV = 'node_modules/.cache/webgrpo/tensorboard';
 
-/** A Python that has TensorBoard; `npm test -- --full` installs one into the cache where it can be had. */
+/** Returns a Python with TensorBoard. `npm test -- --full` installs one into the cache if possible. */
 function tensorboardPython(): string | undefined {
   const has = (python: string) =>
     spawnSync(python, ['-c', 'import tensorboard.backend.event_processing.event_accumulator']).status === 0;
@@ -120,7 +120,7 @@ function tensorboardPython(): string | undefined {
     spawnSync(`${VENV}/bin/pip`, ['install', '--retries', '0', '--timeout', '5', ...args]);
   spawnSync('python3', ['-m', 'venv', VENV]);
   pip('numpy', 'protobuf', 'absl-py');
-  pip('--no-deps', 'tensorboard'); // its server's packages are not needed for reading
+  pip('--no-deps', 'tensorboard'); // the packages of its server are not needed for reading
   return has(`${VENV}/bin/python`) ? `${VENV}/bin/python` : undefined;
 }
 
@@ -134,7 +134,7 @@ print(json.dumps({tag: [[e.step, e.value] for e in runs.Scalars(tag)] for tag in
   {tag: [[e.step, e.tensor_proto.float_val[0]] for e in runs.Tensors(tag)] for tag in runs.Tags()['tensors']}))
 `;
 
-test('TensorBoard reads it: every step once, the second time where it was done twice', async (context) => {
+test('TensorBoard reads every step once, and for a repeated step the second values', async (context) => {
   const python = tensorboardPython();
   if (!python) return context.skip('no Python with TensorBoard here');
   const folder = await newFolder();

@@ -1,4 +1,4 @@
-/** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it continues. */
+/** Tests `webgrpo train` like a user starts it: the content of its run folder, which checkpoints are kept, and how it continues. */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
-/** Follows from the problems drawn, so it is the same on every adapter: 31, 27.5, 28. */
+/** Depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
 const METRIC = 'prompt_length/mean';
 const TINY = [
   ...[
@@ -49,7 +49,7 @@ const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/glo
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
 
-test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resumes, of a later step it is missing', async () => {
+test('Ctrl-C ends an evaluation; a resumed run repeats the one of step 0, but not one of a later step', async () => {
   const settings = ['trainer.totalTrainingSteps=2', 'trainer.testFreq=1', 'trainer.valBeforeTrain=true'];
   const gate = new TestGate();
   const stopIn = async (run: RunningCommand) => {
@@ -66,7 +66,7 @@ test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resu
   expect(atStart.status).toBe(3);
   expect(existsSync(inRun('evaluated', 'metrics.jsonl'))).toBe(false);
 
-  // The first turn after the update of step 1 is of its evaluation.
+  // The first turn after the update of step 1 belongs to its evaluation.
   gate.upTo(0);
   const resumed = start(['name=evaluated', ...settings, 'trainer.resumeMode=auto'], gate);
   await gate.held('update');
@@ -83,7 +83,7 @@ test('Ctrl-C ends an evaluation; of step 0 it is made again by the run that resu
   expect(withoutTimes(withoutValues('evaluated'))).toEqual(withoutTimes(withoutValues('whole')));
 });
 
-test('a learning rate that is auto: said as a number, which the run folder has', async () => {
+test('a learning rate of auto is reported as a number, which the run folder contains', async () => {
   const { said } = await train('name=auto', 'actor.optim.lr=auto', 'trainer.totalTrainingSteps=1');
   expect(said.join('\n')).toMatch(/^learning rate: 0.00025, for 0.409 M parameters; actor.optim.lr sets another$/m);
   expect(readFileSync(inRun('auto', 'config.yaml'), 'utf8')).toMatch(/^ +lr: 0.00025$/m);
@@ -96,7 +96,7 @@ test('a learning rate that is auto: said as a number, which the run folder has',
   expect(again.said.filter((line) => line.includes('lr'))).toEqual([]); // it has not changed
 });
 
-test('a run with trackers and few checkpoints, gone on with twice', async () => {
+test('a run with trackers and few checkpoints is resumed twice', async () => {
   const settings = [
     'name=a',
     'trainer.logger=[jsonl, csv, tensorboard]',
@@ -106,13 +106,13 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     'trainer.greaterIsBetter=false',
   ];
   const first = await train(...settings, 'trainer.totalTrainingSteps=3');
-  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // no console among the loggers
+  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // the loggers do not include the console
   expect(first.status).toBe(0);
 
-  // The newest and the best stay, and the best is named.
+  // The newest and the best checkpoint are kept, and the best is named.
   const lengths = metricsOf('a').map((line) => line[METRIC]);
   const best = 1 + lengths.indexOf(Math.min(...lengths));
-  expect(best).toBeLessThan(3); // else nothing is shown by what stays
+  expect(best).toBeLessThan(3); // otherwise the kept checkpoints prove nothing
   expect(checkpointsOf('a')).toEqual([`step-${best}`, 'step-3']);
   const named: BestCheckpoint = {
     step: best,
@@ -125,7 +125,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 3);
   expect(eventFiles('a')).toHaveLength(1);
 
-  // What the advantage was made of is beside each logged sample.
+  // Each logged sample contains the parts of its advantage.
   const rollouts = [1, 2, 3].flatMap((step) => linesOf<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
   expect(rollouts).toHaveLength(3 * 4);
   for (const { score, advantage, group, step, extra } of rollouts) {
@@ -137,7 +137,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
   }
 
-  // With the same settings and resumeMode=auto the run continues; each step is logged once, in another event file.
+  // With the same settings and resumeMode=auto the run continues. Each step is logged once, in another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
   expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
@@ -146,7 +146,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(eventFiles('a')).toHaveLength(2);
   expect(checkpointsOf('a')).toContain('step-4');
 
-  // From a path, into a run of its own: the other one stays as it is.
+  // From a path, into a separate run: the other one stays unchanged.
   const from = inRun('a', 'checkpoints', 'step-4');
   const third = await train(
     'name=b',
@@ -162,10 +162,10 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
   expect(existsSync(inRun('b', 'metrics.csv'))).toBe(false);
 });
 
-/** One update makes the weights infinite. */
+/** Settings with which one update makes the weights infinite. */
 const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
 
-test('weights that are no longer finite end the run with one sentence, are not saved, and leave what they came from', async () => {
+test('weights that are not finite end the run with one error, are not saved, and earlier checkpoints stay', async () => {
   const { status, said } = await train('name=nan', ...HUGE, 'trainer.totalTrainingSteps=6');
   expect(status).toBe(1);
   const last = said.filter((line) => line !== '').at(-1);
@@ -188,7 +188,7 @@ test('weights that are no longer finite end the run with one sentence, are not s
   );
 });
 
-/** What a run came to, times aside. */
+/** Returns the results of a run, without times. */
 function outcome(run: string, step: number) {
   const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
   const bytes = files.map((file) => readFileSync(inRun(run, 'checkpoints', `step-${step}`, file)).toString('base64'));
@@ -219,7 +219,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
 
-test('a second signal ends the process at once', async () => {
+test('a second signal ends the process immediately', async () => {
   const gate = new TestGate();
   gate.upTo(0);
   const running = start(['name=ended', 'trainer.totalTrainingSteps=2'], gate);
@@ -235,7 +235,7 @@ test('a second signal ends the process at once', async () => {
   expect((await running.done).status).toBe(3);
 });
 
-test('a run whose device is lost continues on a fresh one, and is the run that lost none', async () => {
+test('a run whose device is lost continues on a new one, with the results of an undisturbed run', async () => {
   const four = ['trainer.totalTrainingSteps=4', 'trainer.saveFreq=2'];
   await train('name=unbroken', ...four);
   const gate = new TestGate();

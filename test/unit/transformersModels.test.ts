@@ -1,4 +1,4 @@
-/** Rewards by real transformers.js pipelines, on tiny ONNX files that are written here. */
+/** Tests rewards by real transformers.js pipelines, on tiny ONNX files that are written here. */
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -63,7 +63,7 @@ test('a reward model of one output gives its sigmoid', async () => {
   }
 });
 
-test('a folder without a model is one sentence', async () => {
+test('a folder without a model ends in one error message', async () => {
   await expect(discriminativeScorer({ model: './no/such/model' })(sampleOf('x'))).rejects.toThrow(
     /^reward\.model\.path \.\/no\/such\/model cannot be opened by transformers\.js: .+$/,
   );
@@ -71,7 +71,7 @@ test('a folder without a model is one sentence', async () => {
 
 const LLAMA: ModelConfig = { ...TINY_CONFIG, vocabSize: 512, hiddenSize: 32, headDim: 16, maxPositionEmbeddings: 128 };
 
-/** The likeliest next token, in float64. */
+/** Returns the most likely next token, in float64. */
 function nextToken(weights: Weights64, ids: number[]): number {
   const [N, V] = [ids.length, LLAMA.vocabSize];
   const all = Uint32Array.from({ length: V }, (_, i) => i);

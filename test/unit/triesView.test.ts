@@ -1,4 +1,4 @@
-/** What the page says of a group of tries, and the numbers and places of tokens in its inspector. */
+/** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
 import { expect, test } from 'vitest';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
@@ -30,7 +30,7 @@ const tryOf = (group: number, score: number | null, acc: number | null, advantag
 });
 const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0]);
 
-test('a group says why it teaches, or why not', () => {
+test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
     'All 3 tries earned 1.00: no difference, so no advantage, so no gradient. The update skips them.',
   );
@@ -47,7 +47,7 @@ test('a group says why it teaches, or why not', () => {
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
 });
 
-test('groups come in their order, the most telling one is that of the widest rewards, a try without a reward is last', () => {
+test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {
   const groups = groupsOf([tryOf(1, 1, 1, 1), tryOf(0, 0.5, 0, 0), tryOf(1, null, null, 0), tryOf(1, 0, 0, -1)]);
   expect(groups.map(({ group, tries }) => [group, tries.length])).toEqual([
     [0, 1],
@@ -59,7 +59,7 @@ test('groups come in their order, the most telling one is that of the widest rew
 
 const array = (...values: number[]) => [Float64Array.from(values)];
 
-/** Three tokens: a clipped one that was drawn, one of a tool, one that the update skipped. */
+/** Three tokens: a clipped one that was sampled, one of a tool, one that the update skipped. */
 const tokens = (advantage: number) =>
   ({
     s: 0,
@@ -87,7 +87,7 @@ const tokens = (advantage: number) =>
     },
   }) as unknown as TryTokens;
 
-test('a token has the numbers of its place; what is not known is left out', () => {
+test('a token has the numbers of its position; unknown ones are omitted', () => {
   const [clipped, said, skipped] = tokenViews(tokens(1.2));
   expect(clipped).toMatchObject({
     id: 7,
@@ -108,7 +108,7 @@ test('a token has the numbers of its place; what is not known is left out', () =
   expect(valueText('ratio', said)).toBe('not drawn by the model');
 });
 
-test('the group says how much of it the clip held, or that it was skipped', () => {
+test("the group's text says how much was clipped, or that it was skipped", () => {
   const one = tokens(1.2);
   expect(updateOfGroup(one)).toBe(
     'The update computed on 1 tokens of the tries at this problem; the clip held 1 of them.',
@@ -117,7 +117,7 @@ test('the group says how much of it the clip held, or that it was skipped', () =
   expect(updateOfGroup(one)).toContain('skipped');
 });
 
-test('places on a scale: signed, within its ends, none where there is no value', () => {
+test('positions on a scale are signed, within its ends, and undefined without a value', () => {
   const views = tokenViews(tokens(-1.2));
   expect(places('advantage', views)).toEqual([-1, undefined, -1]);
   expect(places('clip', views)).toEqual([-1, undefined, undefined]);

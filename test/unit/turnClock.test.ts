@@ -31,7 +31,7 @@ test('a request waits, is prefilled and decoded; a pass that does both is divide
   now.mockRestore();
 });
 
-test('the server tells spans only to requests that ask, without a gap, also of one that waited for its slot', async () => {
+test('the server reports spans without gaps, only to requests that ask, also after a wait for a slot', async () => {
   const sizes = { maxNumSeqs: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 16 };
   const server = new RolloutServer(new ModelSlotDecoder(sizes));
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };

@@ -1,7 +1,7 @@
 /**
- * Per-turn credit against outcome-only, on a task where only the first of three turns matters. The policy is one softmax over
- * actions, the same for every turn, as one model serves every turn; updates have a fixed length, as AdamW's nearly do.
- * Seen: 201 samples against 285 until the right action has probability 0.9, means of 40 seeds.
+ * Compares per-turn credit to outcome-only credit, on a task in which only the first of three turns matters. The policy is one softmax over
+ * actions, the same for every turn, because one model serves every turn. Updates have a fixed length, as AdamW's nearly have. Measured: 201
+ * samples against 285 until the right action has probability 0.9, means of 40 seeds.
  */
 import { expect, test } from 'vitest';
 import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages/index.ts';
@@ -14,7 +14,7 @@ const ACTIONS = 8;
 const TURNS = 3;
 const GROUP = 4;
 const STEP_LENGTH = 0.15;
-/** One token a turn, with a tool's answer between two turns. */
+/** One token per turn, with a tool's answer between two turns. */
 const MASK = [1, 0, 1, 0, 1];
 const SPEC = recipeSpec('reinforce', { rolloutIs: 'none' });
 
@@ -30,7 +30,7 @@ function draw(probabilities: readonly number[], uniform: number): number {
   return found < 0 ? probabilities.length - 1 : found;
 }
 
-/** One update on a group of samples; action 0 in the first turn pays 1, nothing else pays. */
+/** Applies one update on a group of samples. Only action 0 in the first turn has reward 1. */
 function update(logits: number[], estimator: AdvantageEstimator, uniform: () => number): number[] {
   const p = softmax(logits);
   const actions = Array.from({ length: GROUP }, () => Array.from({ length: TURNS }, () => draw(p, uniform())));
@@ -58,7 +58,7 @@ function update(logits: number[], estimator: AdvantageEstimator, uniform: () => 
   return norm === 0 ? logits : logits.map((x, k) => x - (STEP_LENGTH * slope[k]) / norm);
 }
 
-/** Samples drawn until the right action has probability 0.9. */
+/** Returns the number of samples until the right action has probability 0.9. */
 function samplesToLearn(estimator: AdvantageEstimator, seed: number): number {
   const uniform = mulberry32(seed);
   let logits = new Array<number>(ACTIONS).fill(0);

@@ -23,14 +23,14 @@ const configOf = (rollout: object = {}, more: object = {}) =>
     ...more,
   });
 
-test('the number of a place is that of the kernel, as its test computes it', () => {
+test("the random number of a position equals the kernel's", () => {
   for (let i = 0; i < 1000; i++) {
     const key = randomKey(i, i * 3, i % 7, i >> 3);
     expect(uniformAt(key, i * 11)).toBe(uniformOf(key, i * 11));
   }
 });
 
-describe('configs that cannot be verified are refused in one sentence', () => {
+describe('configs that cannot be verified are refused with one error message', () => {
   const alone = 'samples of others are verified by draws at the temperature alone';
   test.each([
     [{ topK: 5 }, `rollout.topK is 5, but ${alone}; set it to 0.`],
@@ -61,11 +61,11 @@ describe('configs that cannot be verified are refused in one sentence', () => {
   test('the default can be', () => expect(() => checkVerifiable(configOf())).not.toThrow());
 });
 
-describe('draws against their bounds', () => {
+describe('tokens against their bounds', () => {
   const key = [3, 4] as const;
   const prompt = 5;
   const tolerance = { logProb: 1e-4, draw: 1e-5 };
-  /** One token for each row: bounds around its u, shifted, and the difference of its log-prob. */
+  /** Checks one token per row: bounds around its u, shifted, and the difference of its log-prob. */
   const check = (...tokens: { shift?: number; logProb?: number; logMass?: number; total?: number }[]) => {
     const T = tokens.length;
     const of = (value: (token: (typeof tokens)[number], u: number) => number) =>
@@ -119,7 +119,7 @@ describe('draws against their bounds', () => {
 const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"2+3"}}</tool_call>';
 const STEP = 1;
 
-/** What a worker sends: each sample calls the calculator and answers; all log-probs are -1. */
+/** Returns what an honest worker sends: each sample calls the calculator and answers; all log-probs are -1. */
 const honest = async (task: Task = gsm8kToolTask(), more: object = {}): Promise<Sample[]> =>
   samplesOf(task, [problem], [CALL, 'The answer is 5.'], 4, { limits: limitsOf(), ...more });
 const limitsOf = () => ({
@@ -133,7 +133,7 @@ const limitsOf = () => ({
   toolResponseTruncateSide: 'right',
 });
 
-/** Says that each token is its draw, with log-prob -1. */
+/** Returns a model that confirms each token, with log-prob -1. */
 function yes() {
   const asked: PackedBatch[] = [];
   return {
@@ -163,7 +163,7 @@ function verifierOf(more: Partial<VerifierOptions> = {}) {
 const claimOf = (s: number): SampleClaim => ({ uid: 'a', number: 0, step: STEP, s, version: 0 });
 
 describe('verifier', () => {
-  test('samples of one time are one batch, their prompt once', async () => {
+  test('concurrent samples form one batch, with their prompt once', async () => {
     const { verifier, model } = verifierOf();
     const samples = await honest();
     const verdicts = await Promise.all(samples.map((sample, s) => verifier.verify(sample, claimOf(s))));
@@ -187,7 +187,7 @@ describe('verifier', () => {
     });
   });
 
-  test('a loop that sets what cannot be verified is the fault of the run', async () => {
+  test('a loop that sets unverifiable values is the fault of the run', async () => {
     registerAgentLoop('cuts', async (sample) => (await sample.generate({ topK: 3 })).stop ?? 'completed');
     const config = configOf({ agent: { defaultAgentLoop: 'cuts' } });
     const [sample] = await honest();
@@ -196,7 +196,7 @@ describe('verifier', () => {
     );
   });
 
-  test('what the model throws reaches everybody who waits, and the next batch is tried', async () => {
+  test('an error of the model rejects every waiting sample, and the next batch is tried', async () => {
     const model = yes();
     let fails = true;
     const weightsOf = () => {
@@ -227,7 +227,7 @@ describe('verifier', () => {
     expect(model.asked).toEqual([]);
   });
 
-  /** A clock, and a reward that nobody gets twice. */
+  /** Returns a task with a clock, and a reward that never repeats. */
   const clock = (): Task => {
     let [time, scores] = [100, 0];
     const { tools = [], ...task } = gsm8kToolTask();
@@ -239,7 +239,7 @@ describe('verifier', () => {
     };
   };
 
-  test('tools and rewards that do not come out the same are refused, or trusted by name', async () => {
+  test('tools and rewards that cannot be repeated are refused, or trusted by name', async () => {
     const samples = await honest(clock());
     const verdicts = async (more: Partial<VerifierOptions>) => {
       const { verifier } = verifierOf({ task: clock(), ...more });
@@ -250,18 +250,18 @@ describe('verifier', () => {
     expect((await verdicts({}))[0]).toBe('forged mask');
     expect((await verdicts({ trusted: { tools } }))[0]).toBe('forged reward');
     expect(await verdicts({ trusted: { tools, reward: true } })).toEqual(['accepted', 'accepted', 'accepted']);
-    // What is trusted is still the text of the tokens.
+    // A trusted output must still be the text of the tokens.
     samples[1].messages[1] = { role: 'tool', content: 'it is late' };
     expect((await verdicts({ trusted: { tools, reward: true } }))[0]).toBe('forged mask');
   });
 
-  test('what is no sample at all', async () => {
+  test('values that are not samples are rejected', async () => {
     const { verifier } = verifierOf();
     for (const sample of [undefined, null, 3, {}, { trajectory: 'x' }, { trajectory: {} }])
       expect(await verifier.verify(sample as unknown as Sample, claimOf(0))).toMatchObject({ reason: 'malformed' });
   });
 
-  test('the sample of the controller is what is accepted: its own problem and messages', async () => {
+  test("the accepted sample is the controller's, with its own problem and messages", async () => {
     const [sample] = await honest();
     const verdict = await verifierOf().verifier.verify({ ...sample, problem: { ...problem, answer: '9' } }, claimOf(0));
     expect(verdict).toMatchObject({ accepted: true, sample: { problem, messages: sample.messages } });

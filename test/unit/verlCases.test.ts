@@ -11,7 +11,7 @@ test('the largest error of several, 0 of none, NaN of an output with NaN', () =>
   expect(relativeError([1, NaN, 2], [1, 1, 2])).toBeNaN();
 });
 
-/** One token a row, ratio 1: loss -A summed over two rows, token-mean. */
+/** One token per row, ratio 1: loss -A summed over two rows, token-mean. */
 const vanilla = {
   kind: 'policy_loss',
   mode: 'vanilla',
@@ -69,7 +69,7 @@ test('the worst number is found, wherever it is; errors are relative above 1', (
   expect(of([{ ...kl, value: [1, 0.5] }]).maxError).toBe(0.5);
 });
 
-test('what is not known counts as not checked', () => {
+test('unknown entries count as not checked', () => {
   const strange = [
     { ...vanilla, mode: 'flow_grpo' },
     { ...vanilla, agg: 'median' },
@@ -108,7 +108,7 @@ test('bypass mode: rejection from the current policy, REINFORCE with its weights
   expect(verifyCases({ cases: [{ ...clip, loss: -1.2, dlogp: [0, 0, 0, 0] }] }).maxError).toBeLessThan(1e-7);
 });
 
-/** A row of one token at the given log ratio, and what verl's formulas come to there, worked out by hand. */
+/** Returns a row of one token at the given log ratio, and the results of verl's formulas, computed by hand. */
 const edge = (mode: string, logRatio: number, adv: number, loss: number, dlogp: number, more: object = {}) => ({
   kind: 'policy_loss',
   mode,
@@ -145,7 +145,7 @@ test.each([
   ['a weight at its bound keeps the gradient', edge('cispo', 29, 1, 1.2 * 11, -1.2, metrics(-20, 1, 0))],
 ])('at the edge: %s', (_, entry) => {
   expect(verifyCases({ cases: [entry] })).toMatchObject({ checked: 1 });
-  expect(verifyCases({ cases: [entry] }).maxError).toBeLessThan(1e-7); // verl's own 1e-8 under its means
+  expect(verifyCases({ cases: [entry] }).maxError).toBeLessThan(1e-7); // verl's own 1e-8 in its means
 });
 
 test.each(['token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-mean-token-mean', 'seq-mean-token-sum-norm'])(

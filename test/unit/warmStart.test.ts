@@ -26,12 +26,12 @@ const said = () => vi.mocked(process.stderr.write).mock.calls.map(([text]) => St
 const trainConfig = (path: string, defaultLocalDir: string) =>
   resolveTrainConfig({ name: 'x', model: { path }, trainer: { defaultLocalDir } });
 
-test('a model that is no YAML stays as it is', async () => {
+test('a model path that is not a YAML stays unchanged', async () => {
   const config = trainConfig('runs/other', 'runs');
   expect(await withWarmStart(config)).toBe(config);
 });
 
-/** A warm start of 3 steps that has come to `steps`. */
+/** Writes a warm start of 3 steps that has reached `steps`. */
 async function warmStart(...steps: number[]) {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-warm-'));
   const source = join(folder, 'sft.yaml');
@@ -44,14 +44,14 @@ async function warmStart(...steps: number[]) {
   return trainConfig(source, folder);
 }
 
-test('a warm start that this very config has made is used again, beside the run', async () => {
+test('an existing warm start of the same config is reused', async () => {
   const config = await warmStart(3);
   const { path } = (await withWarmStart(config)).model;
   expect(path).toBe(join(config.trainer.defaultLocalDir, 'warm', 'checkpoints', 'step-3'));
   expect(runSupervised).not.toHaveBeenCalled();
 });
 
-test('one that was stopped or killed on its way is made anew', async () => {
+test('a warm start that was stopped or killed is trained again', async () => {
   for (const steps of [[], [2]]) {
     const config = await warmStart(...steps);
     vi.mocked(runSupervised).mockClear();
@@ -75,7 +75,7 @@ test('one that another run is making is refused', async () => {
   lock.release();
 });
 
-test('a YAML that is not there is one sentence', async () => {
+test('a missing YAML ends in one error message', async () => {
   await expect(withWarmStart(trainConfig('nope/sft.yaml', 'runs'))).rejects.toThrow(
     /^There is no folder .*nope\.$|no such/,
   );

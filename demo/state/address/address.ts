@@ -1,19 +1,19 @@
-/** The page's address: what it may say, and the settings of the form in it. */
+/** The page's address: its allowed parameters, and the settings of the form in it. */
 
 import { closest } from 'fastest-levenshtein';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { isShipped } from '../../engine/configs.ts';
 
-/** In the order in which a link has them; docs/guides/page.md tells what each does. */
+/** Parameters in the order in which a link has them. docs/guides/page.md explains each. */
 const PARAMETERS = [
   ...['config', 'algorithm', 'loss', 'lr', 'steps', 'n', 'seed', 'task', 'set'],
   ...['hub', 'autostart', 'resume', 'room'],
 ];
 
-/** Of the visit and not of the run: a link that is passed on has none of them. */
+/** Parameters of the visit, not of the run. Shared links do not contain them. */
 const OF_THE_VISIT = ['autostart', 'resume', 'room'];
 
-/** A sentence on each parameter that the page does not know; none = undefined. */
+/** Returns one sentence per unknown parameter; undefined if all are known. */
 export function unknownParameters(address: URLSearchParams): string | undefined {
   const unknown = [...new Set(address.keys())].filter((name) => !PARAMETERS.includes(name));
   if (unknown.length === 0) return undefined;
@@ -23,7 +23,7 @@ export function unknownParameters(address: URLSearchParams): string | undefined 
   return `${sentences.join(' ')} An address may have: ${PARAMETERS.join(', ')}.`;
 }
 
-/** The address with these settings in place of its own, in a fixed order. */
+/** Returns the address with these settings instead of its own, in a fixed order. */
 function withSettings(current: URL, settings: URLSearchParams): URL {
   const url = new URL(current);
   const kept = new URLSearchParams(current.search);
@@ -33,13 +33,13 @@ function withSettings(current: URL, settings: URLSearchParams): URL {
   return url;
 }
 
-/** Says the settings in the address bar, without a new entry in the history. */
+/** Writes the settings to the address bar, without a new entry in the history. */
 export function writeAddress(settings: URLSearchParams): void {
   const url = withSettings(new URL(location.href), settings);
   if (url.href !== location.href) history.replaceState(history.state, '', url);
 }
 
-/** The address to share: settings, and the result as `encodeResult` writes it. */
+/** Returns the address to share: settings, and the result as `encodeResult` writes it. */
 export function linkOf(settings: URLSearchParams, result: string | undefined): string {
   const url = withSettings(new URL(location.href), settings);
   for (const name of OF_THE_VISIT) url.searchParams.delete(name);
@@ -47,10 +47,10 @@ export function linkOf(settings: URLSearchParams, result: string | undefined): s
   return url.href;
 }
 
-/** The result in this address, as it stands there; undefined = it has none. */
+/** Returns the encoded result in an address; undefined if it has none. */
 export const resultIn = (hash: string): string | undefined => /^#r=(.*)$/s.exec(hash)?.[1];
 
-/** What a run would load from other servers, as hosts; a link alone must not begin it. */
+/** Returns the hosts that a run would load from other than this page's. A link alone must not start such a load. */
 export function foreignHosts({ model, reward }: TrainConfig, hub = HUB): string[] {
   const hosts = [model.path, reward.judge.checkpoint, model.customChatTemplate].flatMap((path) => {
     if (path === undefined || isShipped(path) || path.startsWith('configs/')) return [];

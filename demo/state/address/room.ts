@@ -1,15 +1,15 @@
-/** `?room=ADDRESS#code=CODE` in the page's address, and what such a page may connect to. */
+/** `?room=ADDRESS#code=CODE` in the page's address, and the connections that such a page can open. */
 
 import { InputError } from '../../../src/errors.ts';
 
 /** The room in the address. It is unchecked, and the visitor has not agreed yet. */
 export interface AskedRoom {
   address: string;
-  /** '' where the address has none, or has no longer: it goes out of sight as it is read. */
+  /** '' if the address has no code, or no longer has one: reading the code removes it from the address bar. */
   code: string;
 }
 
-/** The room that this visit is asked to work for; undefined = none. The code stands nowhere but in what is returned. */
+/** Returns the room in the address; undefined if it has none. Removes the code from the address, so only the result contains it. */
 export function takeRoom(): AskedRoom | undefined {
   const address = new URLSearchParams(location.search).get('room');
   const code = /^#code=(.*)$/s.exec(location.hash)?.[1];
@@ -26,7 +26,7 @@ function decoded(code: string): string {
 }
 
 /**
- * The room's server. Throws InputError for an address that a page cannot connect to.
+ * Returns the URL of the room's server. Throws InputError for an address that a page cannot connect to.
  * @param from address of this page
  */
 export function roomUrl(address: string, from: Pick<Location, 'protocol'> = location): URL {
@@ -45,8 +45,8 @@ export function roomUrl(address: string, from: Pick<Location, 'protocol'> = loca
 const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
 
 /**
- * The page's policy allows sockets, since it is written before a room is known; a second one, which can only take away, leaves none
- * but that to the room, and no other host beside it; without a room no socket at all.
+ * Restricts the page's connections to the room's server, or without a room forbids all sockets. The page's own policy allows sockets,
+ * because it is written before a room is known. A second policy can only restrict the first.
  */
 export function narrowConnections(asked: AskedRoom | undefined): void {
   const policy = document.createElement('meta');
@@ -59,5 +59,5 @@ function socketOf({ address }: AskedRoom): string {
   if (!URL.canParse(address)) return '';
   const { protocol, host } = new URL(address);
   if (!/^wss?:$/.test(protocol)) return '';
-  return /^[\w.-]+(:\d+)?$/.test(host) ? `${protocol}//${host}` : protocol; // a policy has no way to write [::1]
+  return /^[\w.-]+(:\d+)?$/.test(host) ? `${protocol}//${host}` : protocol; // a policy cannot express [::1]
 }

@@ -1,11 +1,11 @@
-/** A run's settings as parameters of an address: what its config has other than its recipe. */
+/** Converts a run's settings to parameters of an address: the differences between its config and its recipe. */
 
 import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { DEFAULT_RECIPE } from '../recipes.ts';
 
-/** Parameters with a name of their own; any other key is `set=key=value`. */
+/** Keys that have a parameter of their own. Any other key is `set=key=value`. */
 const NAMES: Readonly<Record<string, string>> = {
   'algorithm.name': 'algorithm',
   'actor.policyLoss.lossMode': 'loss',
@@ -17,13 +17,13 @@ const NAMES: Readonly<Record<string, string>> = {
   'task.module': 'task',
 };
 
-/** They bring values of their own, which an address then need not have. */
+/** Keys that also set other keys, which an address can then omit. */
 const BRING_OTHERS = ['algorithm.name', 'actor.policyLoss.lossMode'];
 
-/** What a page makes no use of. */
+/** Keys that have no effect in a page. */
 const NOT_SHARED = ['name', 'trainer.defaultLocalDir', 'trainer.logRollouts', 'trainer.logger', 'trainer.resumeMode'];
 
-/** @param recipe text of configs/<name>.yaml */
+/** Returns the parameters. @param recipe text of configs/<name>.yaml */
 export function settingsOf(config: TrainConfig, name: string, recipe: string): URLSearchParams {
   const parsed = (overrides: string[]) => parseTrainConfig(recipe, { source: name, overrides, note: () => {} });
   const bringers: string[] = [];
@@ -36,7 +36,7 @@ export function settingsOf(config: TrainConfig, name: string, recipe: string): U
   const keys = leaves(config).filter(
     (key) => !NOT_SHARED.includes(key) && (bringers.includes(key) || differs(config, withBrought, key)),
   );
-  // A module takes the place of the recipe's task.
+  // A module replaces the recipe's task.
   const own = keys.filter((key) => key !== 'task.name' || config.task.module === undefined);
   const named = Object.keys(NAMES).filter((key) => own.includes(key));
   const others = own.filter((key) => !(key in NAMES));
@@ -51,7 +51,7 @@ const override = (config: TrainConfig, key: string) => `${key}=${asYaml(valueAt(
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));
 
-/** Words as they are, anything that YAML may read otherwise as JSON. */
+/** Returns words unchanged, and anything that YAML could read differently as JSON. */
 const asYaml = (value: unknown): string =>
   typeof value === 'string' && /^[a-z][\w./-]*$/i.test(value) && !/^(true|false|null|y|n|yes|no|on|off)$/i.test(value)
     ? value
@@ -60,7 +60,7 @@ const asYaml = (value: unknown): string =>
 const differs = (a: TrainConfig, b: TrainConfig, key: string): boolean =>
   JSON.stringify(valueAt(a, key)) !== JSON.stringify(valueAt(b, key));
 
-/** Dotted keys of all values; a list is a value. */
+/** Returns the dotted keys of all values; a list counts as a value. */
 function leaves(tree: object, before = ''): string[] {
   return Object.entries(tree).flatMap(([name, value]: [string, unknown]) => {
     const isPart = typeof value === 'object' && value !== null && !Array.isArray(value);

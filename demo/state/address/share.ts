@@ -1,10 +1,10 @@
 /**
- * A run's result in an address: its curves, quantised, deflated and in base64url behind `#r=`. The settings stand before it, as
- * parameters. A reader of a link trusts nothing in it: every length, number and letter is checked.
+ * Encodes a run's result in an address: its curves, quantised, deflated and in base64url after `#r=`. The settings precede it as
+ * parameters. Links are untrusted, so the decoder checks every length, number and letter.
  *
- * Version 1, after the version byte deflated: adapter (length, UTF-8), seconds, trained tokens, lines, the step of each (as a difference to the one
- * before); then for each curve of CURVES: points, the line of each (as a difference), lowest and highest value (float32), and the values between
- * them (one byte or two, high bytes first). Integers are LEB128.
+ * Version 1, deflated after the version byte: adapter (length, UTF-8), seconds, trained tokens, lines, the step of each line (as a
+ * difference to the previous one). Then for each curve of CURVES: points, the line of each point (as a difference), lowest and highest
+ * value (float32), and the values between them (one or two bytes, high byte first). Integers are LEB128.
  */
 
 import { InputError } from '../../../src/errors.ts';
@@ -14,21 +14,21 @@ import { spreadOut } from '../../../src/runs/rollouts.ts';
 
 export interface SharedResult {
   history: Metrics[];
-  /** Name of the GPU; empty = not told. */
+  /** Name of the GPU; empty if not included. */
   adapter: string;
-  /** Of all steps and evaluations. */
+  /** Seconds of all steps and evaluations. */
   seconds: number;
   trainedTokens: number;
 }
 
 interface Curve {
-  /** Its name when it is read. */
+  /** Name of the metric after decoding. */
   metric: string;
   read?: (line: Metrics) => number | undefined;
   bytes: 1 | 2;
 }
 
-/** Their order is the format: new ones come last, under another version. */
+/** The order is part of the format: new curves are appended, with a new version. */
 const CURVES: readonly Curve[] = [
   { metric: 'critic/score/mean', bytes: 2 },
   { metric: 'val-core/shared/acc/mean@1', read: passAt1, bytes: 2 },
@@ -51,7 +51,7 @@ const MAX_NAME = 80;
 const MAX_COUNT = 2 ** 48;
 const MAX_VALUE = 1e9;
 
-/** What follows `#r=`. */
+/** Returns the text after `#r=`. */
 export async function encodeResult({ history, adapter, seconds, trainedTokens }: SharedResult): Promise<string> {
   const lines = thinned(history);
   const out = new Writer();
@@ -74,7 +74,7 @@ export async function encodeResult({ history, adapter, seconds, trainedTokens }:
   return toBase64Url(Uint8Array.of(VERSION, ...packed));
 }
 
-/** Throws InputError, in one sentence, for a text that no page has made. */
+/** Decodes a result. Throws InputError for a text that no page has written. */
 export async function decodeResult(text: string): Promise<SharedResult> {
   try {
     return await decoded(text);
@@ -111,10 +111,10 @@ async function decoded(text: string): Promise<SharedResult> {
   return { history, adapter, seconds, trainedTokens };
 }
 
-/** Control characters and what turns the direction of writing. */
+/** Control characters, and characters that change the direction of writing. */
 const NOT_PRINTED = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
-/** Of a long run some lines and some evaluations, its ends among them. */
+/** Returns some lines and some evaluations of a long run, always including its first and last. */
 function thinned(history: readonly Metrics[]): readonly Metrics[] {
   if (history.length <= MAX_LINES) return history;
   const evaluations = history.filter((line) => passAt1(line) !== undefined);
@@ -138,7 +138,7 @@ class Writer {
     this.#bytes.push(...bytes);
   }
 
-  /** Of numbers that rise. */
+  /** Writes the differences of increasing numbers. */
   differences(values: readonly number[]): void {
     values.forEach((value, i) => this.integer(i === 0 ? value : value - values[i - 1]));
   }
@@ -210,7 +210,7 @@ class Reader {
   }
 }
 
-/** Stops at `max` bytes: a short text may stand for gigabytes. */
+/** Decompresses at most `max` bytes, because a short text can expand to gigabytes. */
 async function through(
   bytes: Uint8Array<ArrayBuffer>,
   transform: CompressionStream | DecompressionStream,

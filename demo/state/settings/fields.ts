@@ -1,19 +1,19 @@
-/** What the form asks for, in its order. */
+/** Fields of the settings form, in their order. */
 
 import { RECIPES } from '../../../src/grpo/config/recipes.ts';
 import { POLICY_LOSSES } from '../../../src/grpo/losses/index.ts';
 
-/** Of the address, and of the form. */
+/** Names of fields in the address and in the form. */
 export type FieldName = 'steps' | 'n' | 'lr' | 'algorithm' | 'loss' | 'seed';
 
 export interface Field {
   name: FieldName;
-  /** Of the config. */
+  /** Key of the config. */
   key: string;
   label: string;
   /** One line under "More settings". */
   meaning: string;
-  /** Absent = a number is typed. */
+  /** Undefined = the visitor types a number. */
   choices?: readonly string[];
 }
 
@@ -48,7 +48,7 @@ export const MORE: readonly Field[] = [
 
 export const FIELDS: readonly Field[] = [...FIRST, ...MORE];
 
-/** The algorithms by what they change, each in a line. */
+/** The algorithms, grouped by what they change, with one line about each. */
 export const ALGORITHM_GROUPS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'Compare the tries of a group': {
     grpo: 'a try against the mean of its group',

@@ -1,17 +1,17 @@
-/** What the page can show and keep of a run; the command line has no such bounds. */
+/** Limits on what the page can show and store of a run. The command line has no such limits. */
 
 import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 
-/** All tries of the newest step are kept to be looked at. */
+/** Maximum number of tries of a step, because all tries of the newest step are stored for viewing. */
 const MAX_TRIES = 4096;
 
-/** Every step is a point of every curve. */
+/** Maximum number of steps, because every step is a point of every curve. */
 const MAX_STEPS = 10_000;
 
 const whole = (n: number): string => n.toLocaleString('en');
 
-/** Throws ConfigError. @param source what the refusal calls the recipe */
+/** Throws ConfigError for a run beyond the limits. @param source name of the recipe in the error */
 export function refuseBeyondPage({ data, rollout, trainer }: TrainConfig, source: string): void {
   const [problems, steps] = [data.trainBatchSize, trainer.totalTrainingSteps];
   if (steps < 1 || steps > MAX_STEPS)

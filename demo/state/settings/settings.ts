@@ -1,4 +1,4 @@
-/** Settings before a run: filled from the recipe and the address, changed in the form, read back into a config. */
+/** Settings of the next run: filled from the recipe and the address, changed in the form, converted back to a config. */
 
 import { batch, computed, signal } from '@preact/signals';
 import { parse } from 'yaml';
@@ -11,7 +11,7 @@ import { refuseBeyondPage } from './limits.ts';
 
 type Values = Readonly<Record<FieldName, string>>;
 
-/** What the form asks for: a run, or what is wrong and where. */
+/** Result of checking the form: a run's config, or an error with its field. */
 export type Checked =
   | { config: TrainConfig; notes: readonly string[] }
   | { problem: string; field: FieldName | undefined };
@@ -20,21 +20,22 @@ export type Checked =
 interface Recipe {
   name: string;
   text: string;
-  /** `task=...` and `set=key=value` of the address: any config key. */
+  /** `task=...` and `set=key=value` of the address, which set any config key. */
   overrides: readonly string[];
 }
 
+/** The settings form's recipe, values and check. */
 export class Settings {
   /** Undefined until `open`. */
   readonly recipe = signal<Recipe | undefined>(undefined);
-  /** The recipe as it is. */
+  /** The unchanged recipe. */
   readonly own = signal<TrainConfig | undefined>(undefined);
-  /** What the recipe has for a field; `loss` is empty where it goes by the algorithm. */
+  /** The recipe's value of each field; `loss` is empty if it follows from the algorithm. */
   readonly defaults = signal<Values>(EMPTY);
   readonly values = signal<Values>(EMPTY);
   readonly checked = computed<Checked>(() => this.#check());
 
-  /** Takes a recipe, and what the address changes of it. Throws InputError. */
+  /** Loads a recipe with the changes of the address. Throws InputError. */
   open(text: string, name: string, address = new URLSearchParams()): void {
     const own = parseTrainConfig(text, { source: name, note: () => {} });
     const written = parse(text) as unknown;
@@ -53,7 +54,7 @@ export class Settings {
     this.values.value = { ...this.values.value, [field]: value };
   }
 
-  /** The run the form asks for. Throws InputError. */
+  /** Returns the config of the run in the form. Throws InputError. */
   config(): TrainConfig {
     const { value } = this.checked;
     if ('config' in value) return value.config;
@@ -88,11 +89,11 @@ const valuesBy = (valueOf: (field: FieldName, key: string) => string): Values =>
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));
 
-/** `task=countdown` is a task that ships, `task=./mine.js` and `task=https://...` are modules. */
+/** `task=countdown` is a shipped task; `task=./mine.js` and `task=https://...` are modules. */
 const taskOverride = (task: string): string =>
   /^[\w-]+$/.test(task) ? `task.name=${task}` : `task.module=${JSON.stringify(task)}`;
 
-/** A refusal of the config as the form says it: by the field's label, beside the field. */
+/** Converts an error of the config to the form's words: it names the field's label and appears next to the field. */
 function inPlainWords(error: Error): Checked {
   if (!(error instanceof ConfigError)) return { problem: error.message, field: undefined };
   const field = FIELDS.find(({ key }) => key === error.path);
@@ -103,5 +104,5 @@ function inPlainWords(error: Error): Checked {
 /** Settings of the next run. */
 export const form = new Settings();
 
-/** True once a run may be started by the form. */
+/** True once the form can start a run. */
 export const formIsReady = signal(false);

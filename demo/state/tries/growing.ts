@@ -1,4 +1,4 @@
-/** Shows tries as they are scored, a frame's at a time, problem by problem. */
+/** Shows tries as they are scored, problem by problem, at most once per frame. */
 
 import type { Sample } from '../../../src/grpo/update/batch.ts';
 import { type LoggedRollout, loggedRollouts } from '../../../src/runs/rollouts.ts';
@@ -8,7 +8,7 @@ let shown: LoggedRollout[] = [];
 let waiting: LoggedRollout[] = [];
 let frame = 0;
 
-/** A try of the step in hand; 0 = of the untrained model, before the run. The first of a step takes the place of all that were there. */
+/** Adds a try of the current step; step 0 = the untrained model, before the run. The first try of a step replaces all earlier ones. */
 export function showTry(sample: Sample, step: number): void {
   waiting.push(...loggedRollouts([sample], step, 1));
   frame ||= requestAnimationFrame(flush);
@@ -24,13 +24,13 @@ function flush(): void {
   [tries.value, growing.value] = [shown, true];
 }
 
-/** No more are to come, and those that are there stay as they are. */
+/** Called when no more tries will follow. The existing ones stay unchanged. */
 export function endTries(): void {
   if (frame) flush();
   growing.value = false;
 }
 
-/** Other tries in place of those that grew: all of a step, with their advantages, or none. */
+/** Replaces the growing tries: by all tries of a step, with their advantages, or by none. */
 export function showTries(complete: readonly LoggedRollout[]): void {
   cancelAnimationFrame(frame);
   [frame, waiting, shown] = [0, [], []];

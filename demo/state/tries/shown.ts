@@ -1,4 +1,4 @@
-/** Which step's tries are shown: the newest, until the visitor picks a problem or an older step, or holds the current one. */
+/** Selects the step whose tries are shown: the newest, until the visitor picks a problem or an older step, or holds the current one. */
 
 import { batch, computed, effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
@@ -7,19 +7,19 @@ import { shownStep, tries } from '../page.ts';
 
 type Following = 'newest' | 'step' | 'nothing';
 
-/** What is shown grows with the newest step, with the tries of its own step, or stays as it is. */
+/** Which tries are added: those of the newest step, those of the shown step, or none. */
 const following = signal<Following>('newest');
 
 /** The tries on screen; empty = none yet. */
 export const shownTries = signal<readonly LoggedRollout[]>([]);
 
-/** The group that was picked; undefined = the page chooses. */
+/** The problem that the visitor picked; undefined = the page chooses. */
 export const pickedGroup = signal<number | undefined>(undefined);
 
 /** The try whose tokens are open. */
 export const looked = signal<LoggedRollout | undefined>(undefined);
 
-/** There may be newer tries than those that are shown. */
+/** True if newer tries can exist that are not shown. */
 export const isHeld = computed(() => following.value !== 'newest');
 
 const stepOf = (of: readonly LoggedRollout[]) => of.at(0)?.step;
@@ -40,25 +40,25 @@ export function showNewest(): void {
   });
 }
 
-/** The tries of an older step. */
+/** Shows the tries of an older step. */
 export function showStep(older: readonly LoggedRollout[]): void {
   batch(() => {
     [following.value, pickedGroup.value, shownTries.value] = ['nothing', undefined, older];
   });
 }
 
-/** Another problem of the step that is shown, which stays. */
+/** Shows another problem of the shown step, and holds that step. */
 export function pickGroup(group: number): void {
   hold('step');
   pickedGroup.value = group;
 }
 
-/** The tries shown stay: the visitor reads or selects them. */
+/** Holds the shown tries while the visitor reads or selects them. */
 export function hold(how: Exclude<Following, 'newest'> = 'nothing', group = pickedGroup.peek()): void {
   batch(() => {
     if (following.peek() !== 'nothing') following.value = how;
     pickedGroup.value = group;
   });
   const [first] = shownTries.peek();
-  void (first && tokensOf(first)?.step.numbers); // the next step forgets what they are computed from
+  void (first && tokensOf(first)?.step.numbers); // the next step drops the numbers that these are computed from
 }

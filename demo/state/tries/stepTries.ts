@@ -1,11 +1,11 @@
-/** Tries of the steps that the page has seen since it was opened; older ones are in the saved run. */
+/** Tries of the steps since the page was opened. Older ones are in the saved run. */
 
 import { effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { savedRuns } from '../../storage/saved.ts';
 import { shownRun, tries } from '../page.ts';
 
-/** Steps whose tries stay in memory. */
+/** Maximum number of steps whose tries stay in memory. */
 const MOST = 50;
 
 /** Tries of the first step that the page has seen of a run. */
@@ -19,14 +19,16 @@ effect(() => {
 
 const seen = new Map<number, readonly LoggedRollout[]>();
 
+/** Keeps the tries of a step in memory. */
 export function keepTries(of: readonly LoggedRollout[]): void {
   seen.set(of[0].step, of);
   for (const step of seen.keys()) if (seen.size > MOST) seen.delete(step);
 }
 
+/** Drops all tries. */
 export const forgetTries = (): void => seen.clear();
 
-/** None where they are not kept. */
+/** Returns the tries of a step; empty if they were not kept. */
 export async function triesOf(step: number): Promise<readonly LoggedRollout[]> {
   const known = seen.get(step);
   if (known || shownRun.value === undefined) return known ?? [];

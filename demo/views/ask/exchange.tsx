@@ -1,4 +1,4 @@
-/** One question with its answers side by side, each redrawn as its tokens come. */
+/** One question with its answers side by side. Each answer is redrawn when its tokens arrive. */
 
 import { type Answer, type Exchange, finalAnswer, nameOf } from '../../state/ask.ts';
 import type { Message } from '../../../src/tasks/task.ts';
@@ -15,6 +15,7 @@ const ENDS: Record<string, string> = {
   error: 'Failed.',
 };
 
+/** Shows a question and its answers. */
 export function ExchangeView({ exchange: { question, answers } }: { exchange: Exchange }) {
   return (
     <article class="exchange">

@@ -1,4 +1,4 @@
-/** The box for a question of one's own, and what the start model and the present one answered. */
+/** The box for the visitor's own question, and the answers of the start model and the current one. */
 
 import { useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChild } from 'preact';
@@ -21,6 +21,7 @@ import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
 
+/** The panel "Ask it yourself". */
 export function AskPanel() {
   return (
     <div class="ask">
@@ -65,7 +66,7 @@ function Box() {
     const [call, before, asked] = [++calls.current, text.peek(), exchanges.peek().length];
     example.value = number;
     const shown = await exampleText(number).catch(() => before);
-    // What was typed or asked in the meantime stays.
+    // Text that was typed or asked in the meantime stays.
     const isUntouched = text.peek() === before && exchanges.peek().length === asked;
     if (call === calls.current && isUntouched) text.value = shown;
   };
@@ -127,7 +128,7 @@ function Box() {
   );
 }
 
-/** The problems of a game are its starts, which no text can set up. */
+/** Buttons for a game, whose problems are starting states that no text can describe. */
 function Play() {
   return (
     <div class="ask-box">
@@ -142,7 +143,7 @@ function Play() {
 
 const WHO: Record<string, readonly Side[]> = { both: ['before', 'now'], before: ['before'], now: ['now'] };
 
-/** Nothing here is ever disabled, so that the focus stays where it is: what makes no sense just now does nothing. */
+/** Buttons that are never disabled, so that the focus stays in place. A button that has no effect now does nothing. */
 function Actions({ label, submit, more }: { label: string; submit: () => void; more?: ComponentChild }) {
   const busy = asking.value;
   const cannot = state.value === 'no-gpu';

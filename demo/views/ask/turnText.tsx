@@ -1,9 +1,10 @@
-/** A turn of the model: text as it is, tool calls as calls, its answer marked. */
+/** A turn of the model: plain text, formatted tool calls, and the marked answer. */
 
 import { CALL, readCall } from '../calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source}|#### [^\\n]*|<answer>[^<]*</answer>)`);
 
+/** Shows the text of a turn. */
 export function TurnText({ text }: { text: string }) {
   return (
     <>

@@ -1,4 +1,4 @@
-/** What can be trained, a card a task: choosing one opens its recipe. */
+/** Cards of the tasks that can be trained. Choosing one opens its recipe. */
 
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
@@ -16,6 +16,7 @@ import './cards.css';
 
 const HUB = 'hub';
 
+/** The cards of all recipes. */
 export function Cards() {
   const isHub = useSignal(false);
   const HubModel = useSignal<ComponentType | undefined>(undefined);
@@ -72,7 +73,7 @@ function Card({ recipe, isChosen, choose }: { recipe: Recipe; isChosen: boolean;
   );
 }
 
-/** The address says the recipe, so that it can be sent; what was changed of another recipe is gone. */
+/** Opens a recipe. The address names it, so that it can be shared. Changes to the previous recipe are dropped. */
 async function open(name: string): Promise<void> {
   await openRecipe(name);
   const kept = new URLSearchParams({ config: name });

@@ -1,4 +1,4 @@
-/** A model of the Hugging Face Hub, looked up at a press and downloaded when the run is started; or a GGUF file of the user's. */
+/** The card for a model of the Hugging Face Hub, looked up on a click and downloaded when the run starts; or for a GGUF file. */
 
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
@@ -13,6 +13,7 @@ const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
   n < 1e9 ? `${Math.round(n / 1e5) / 10} million` : `${(n / 1e9).toFixed(1)} billion`;
 
+/** The form and the result of looking up a model. */
 export function HubModel() {
   const name = useSignal('');
   const found = useSignal<Offered | string | { problem: string } | undefined>(undefined);
@@ -21,7 +22,7 @@ export function HubModel() {
     const call = ++calls.current;
     found.value = wait;
     const answer = await answered.catch((error: Error) => ({ problem: error.message }));
-    if (call === calls.current) found.value = answer; // not of a name before this one
+    if (call === calls.current) found.value = answer; // ignores the answer for an earlier name
   };
   const ask = (event: Event) => {
     event.preventDefault();

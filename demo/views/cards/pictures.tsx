@@ -1,4 +1,4 @@
-/** A small drawing for each task, in the page's own colours. */
+/** A small picture for each task, in the page's colours. */
 
 import type { ComponentChildren } from 'preact';
 

@@ -1,10 +1,11 @@
-/** The curve of a recorded run, small: from its first value to its last. */
+/** A small curve of a recorded run, with its first and last value. */
 
 import { short } from '../../../src/ui/format.ts';
 import type { Recorded } from '../../state/recordedRecipes.ts';
 
 const [WIDTH, HEIGHT] = [96, 30];
 
+/** Draws a recorded curve. */
 export function Sparkline({ recorded: { curve, of, steps } }: { recorded: Recorded }) {
   const [first, last] = [curve[0], curve[curve.length - 1]];
   const points = curve.map(([step, value]) => {

@@ -1,4 +1,4 @@
-/** All curves of the page: a figure each, one step under all pointers, other runs laid over the one that is shown. */
+/** All curves of the page: one figure each, a shared pointer, and other runs overlaid on the shown one. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { el, svg } from '../../../src/ui/dom.ts';
@@ -7,9 +7,10 @@ import type { OtherRun } from '../../state/runs.ts';
 import { DASHES, LiveChart } from './liveChart.ts';
 import { type ChartSpec, CHARTS, criterionCharts } from './specs.ts';
 
-/** Steps that an empty chart has room for. */
+/** Least number of steps on an axis. */
 const FEWEST_STEPS = 5;
 
+/** Creates and updates the charts. */
 export class Charts {
   readonly #charts: LiveChart[] = [];
   readonly #parent: HTMLElement;
@@ -23,7 +24,7 @@ export class Charts {
     this.show([]);
   }
 
-  /** These steps in place of what is shown. @param marks steps to be seen in every chart */
+  /** Replaces the shown steps. @param marks steps to mark in every chart */
   show(history: readonly Metrics[], others: readonly OtherRun[] = [], marks: readonly Mark[] = []): void {
     const shown = new Set(this.#charts.map(({ figure }) => figure.dataset['chart']));
     this.#append(criterionCharts(history).filter(({ id }) => !shown.has(id)));
@@ -46,7 +47,7 @@ export class Charts {
       );
   }
 
-  /** Which line is which run; nothing to say of one alone. */
+  /** Labels the lines by run. A single run needs no label. */
   #name(others: readonly OtherRun[]): void {
     this.#legend.hidden = others.length === 0;
     const names = [{ name: 'the run shown', slot: -1 }, ...others];
@@ -58,7 +59,7 @@ export class Charts {
   }
 }
 
-/** A piece of a run's line; slot -1 is the run that is shown. */
+/** Returns a sample of a run's line; slot -1 is the shown run. */
 function sample(slot: number): SVGElement {
   const stroke = slot < 0 ? 'var(--accent)' : `var(--run-${slot})`;
   const dash = (DASHES[slot] ?? []).join(' ');

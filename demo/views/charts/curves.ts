@@ -1,11 +1,11 @@
-/** Values of a chart's lines over the steps of every run that is shown. */
+/** Values of a chart's lines over the steps of all shown runs. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import type { LineData } from '../../../src/ui/lineChart.ts';
 import type { OtherRun } from '../../state/runs.ts';
 import type { ChartSpec } from './specs.ts';
 
-/** The series of the run that is shown, then the main one of each other. A step that has none of the values leaves no place. */
+/** Returns the series of the shown run, then the main series of each other run. Steps without any value are skipped. */
 export function curvesOf({ series }: ChartSpec, history: readonly Metrics[], others: readonly OtherRun[]): LineData {
   const lines = [
     ...series.map(({ read }) => ({ read, lines: history })),

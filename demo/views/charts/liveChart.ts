@@ -1,4 +1,4 @@
-/** One chart: its latest value in the header, the value at a step by pointer or arrow keys, all values as a table. */
+/** One chart: its latest value in the header, the value at a step by pointer or arrow keys, and all values as a table. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { el, folded, setText, table } from '../../../src/ui/dom.ts';
@@ -9,16 +9,16 @@ import { curvesOf } from './curves.ts';
 import type { ChartSpec } from './specs.ts';
 import { explained } from '../term.tsx';
 
-/** What all charts show. */
+/** Data that all charts show. */
 export interface Shown {
   history: readonly Metrics[];
   others: readonly OtherRun[];
   marks: readonly Mark[];
-  /** Of the longest run. */
+  /** Last step of the longest run. */
   lastStep: number;
 }
 
-/** Of other runs, by slot. */
+/** Dash patterns of other runs, by slot. */
 export const DASHES = [
   [8, 3],
   [2, 3],
@@ -26,7 +26,7 @@ export const DASHES = [
   [16, 4],
 ];
 
-/** Keys that move the pointer: by how many values, or to an end. */
+/** Keys that move the pointer, by a number of values or to an end. */
 const KEYS: Record<string, number> = {
   ArrowRight: 1,
   ArrowUp: 1,
@@ -38,6 +38,7 @@ const KEYS: Record<string, number> = {
   Home: -Infinity,
 };
 
+/** A chart that is updated during a run. */
 export class LiveChart {
   readonly figure: HTMLElement;
   readonly chart: LineChart;
@@ -102,7 +103,7 @@ export class LiveChart {
     box.addEventListener('blur', () => this.chart.point(null));
   }
 
-  /** Places that have a value of a line. */
+  /** Returns the indices at which a line has a value. */
   #known(line: number): number[] {
     return this.#data[line + 1].flatMap((value, i) => (value === null ? [] : [i]));
   }
@@ -149,7 +150,7 @@ export class LiveChart {
     return [...this.#spec.series.map(({ label }) => label), ...this.#others.map(({ name }) => name)];
   }
 
-  /** Drawn only while it is open. */
+  /** Fills the table only while it is open. */
   #tabulate(): void {
     if (!this.#values.open) return;
     const [steps, ...lines] = this.#data;

@@ -1,4 +1,4 @@
-/** Which curves the page draws, and what each means. */
+/** The curves of the page, and their explanations. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
@@ -11,11 +11,11 @@ export interface ChartSpec {
   unit: string;
   /** A sentence about the curve, for a reader who sees it for the first time. */
   hint: string;
-  /** The first is the main one: solid, shown in the header, and the one that other runs are drawn with. */
+  /** The first series is the main one: solid, shown in the header, and used for other runs. */
   series: { label: string; read: Read }[];
-  /** Lowest and highest value the axis shows at least. */
+  /** Lowest and highest value that the axis always includes. */
   atLeast: [number, number];
-  /** Values are so few that each is marked. */
+  /** True if values are rare, so that each is marked. */
   marked?: boolean;
 }
 
@@ -88,7 +88,7 @@ export const CHARTS: ChartSpec[] = [
 
 const CRITERION = /^reward\/(.*)\/mean$/;
 
-/** Charts of the named rewards of steps whose samples a rubric's judge has seen. */
+/** Returns charts of the named rewards of steps whose samples a rubric's judge has scored. */
 export function criterionCharts(history: readonly Metrics[]): ChartSpec[] {
   const judged = history.filter((metrics) => metrics['reward/rubric_mass/mean'] !== undefined);
   const names = new Set(judged.flatMap((metrics) => Object.keys(metrics).filter((name) => CRITERION.test(name))));

@@ -1,4 +1,4 @@
-/** The eight likeliest tokens at a place, by the weights as they are now: the model reads the try up to there once more. */
+/** The eight most likely tokens at a position, by the current weights. The model reads the try up to there again. */
 
 import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
@@ -7,13 +7,13 @@ import { config, session, weightsStep } from '../../state/page.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 import type { TokenView } from './measures.ts';
 
-/** A token that is only passed on the way to another is not asked for. */
+/** Milliseconds before a request, so that a token that the pointer only passes is not requested. */
 const WAIT_MS = 200;
 
 interface Choices {
   likeliest: { tokenId: number; probability: number }[];
   entropy: number;
-  /** Of the weights that were asked; undefined = an update changed them meanwhile. */
+  /** Step of the weights that answered; undefined = an update changed them meanwhile. */
   step: number | undefined;
 }
 
@@ -23,6 +23,7 @@ interface AlternativesProps {
   at: ReadonlySignal<number>;
 }
 
+/** Lists the alternatives at the selected token. */
 export function Alternatives({ tokens, views, at }: AlternativesProps) {
   const choices = useSignal<Choices | string | undefined>(undefined);
   useSignalEffect(() => {
@@ -92,7 +93,7 @@ const chance = (p: number) => (p < 0.001 ? '< 0.001' : p.toFixed(3));
 
 let asked = 0;
 
-/** One token drawn after the try's tokens before `at`, with what else could have come. */
+/** Samples one token after the try's tokens before `at`, and returns the alternatives. */
 async function choicesAt({ sample, step: { engine } }: TryTokens, at: number): Promise<Choices> {
   const { promptIds, responseIds } = sample.trajectory;
   const requestId = `inspector.${asked++}`;

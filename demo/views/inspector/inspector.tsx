@@ -1,4 +1,4 @@
-/** Every token of a try, coloured by one number at a time; the token that is looked at has all its numbers beside. */
+/** Every token of a try, coloured by one number at a time. The selected token shows all its numbers. */
 
 import { useComputed, useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -11,6 +11,7 @@ import { Timeline } from './timeline.tsx';
 import { Tokens } from './tokens.tsx';
 import './inspector.css';
 
+/** Shows the tokens of a try. */
 export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedRollout }) {
   const views = useMemo(() => tokenViews(tokens), [tokens]);
   const measure = useSignal<Measure>('probability');

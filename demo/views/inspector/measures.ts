@@ -1,4 +1,4 @@
-/** What tokens can be coloured by: the value of each, where it lies on the scale, and what the scale means. */
+/** The numbers that tokens can be coloured by: value of each token, position on the scale, and meaning of the scale. */
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { TryTokens } from '../../training/tokens.ts';
@@ -6,27 +6,28 @@ import type { TryTokens } from '../../training/tokens.ts';
 export const MEASURES = ['probability', 'advantage', 'ratio', 'entropy', 'clip', 'gradient'] as const;
 export type Measure = (typeof MEASURES)[number];
 
-/** A token with its numbers; those that are undefined are not known. */
+/** A token with its numbers; undefined = unknown. */
 export interface TokenView {
   id: number;
   text: string;
-  /** false = a tool or the template wrote it. */
+  /** False if a tool or the template wrote it. */
   drawn: boolean;
-  /** false = the update did not compute on it. */
+  /** False if the update did not use it. */
   trained: boolean;
-  /** When it was drawn, 0 to 1. */
+  /** Probability when it was sampled, 0 to 1. */
   probability?: number;
   advantage?: number;
   ratio?: number;
   entropy?: number;
-  /** 1 = the clip held it from rising further, -1 = from falling, 0 = it was free. */
+  /** 1 = the clip stopped it from rising, -1 = from falling, 0 = not clipped. */
   clip?: number;
-  /** How strongly the update pushed its log-probability: -d loss / d logp. */
+  /** How strongly the update changed its log-probability: -d loss / d logp. */
   gradient?: number;
-  /** Step of the weights that drew it. */
+  /** Step of the weights that sampled it. */
   version?: number;
 }
 
+/** Returns the tokens of a try with their numbers. */
 export function tokenViews({ sample, s, step }: TryTokens): TokenView[] {
   const { responseIds, mask, logProbs, weightVersions } = sample.trajectory;
   const { numbers, advantages } = step;
@@ -53,7 +54,7 @@ export function tokenViews({ sample, s, step }: TryTokens): TokenView[] {
   });
 }
 
-/** What the update did with the tokens of the try's group. */
+/** Summarises the update of the tokens of the try's group. */
 export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens): string {
   if (!numbers)
     return 'Ratio, entropy, clip and gradient of this step are gone: the next one was done before somebody looked.';
@@ -67,21 +68,21 @@ export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens)
   return `The update computed on ${trained} tokens of the tries at this problem; the clip held ${held === 0 ? 'none' : held} of them.`;
 }
 
-/** Where a value lies: -1 to 1, negative below the middle of a scale that has one; undefined = it has no value. */
+/** Returns positions on the scale: -1 to 1, negative below the middle of a scale that has one; undefined = no value. */
 export function places(measure: Measure, tokens: readonly TokenView[]): (number | undefined)[] {
   const values = tokens.map((token) => token[measure]);
   const place = PLACES[measure](endOf(measure, tokens));
   return values.map((value) => (value === undefined ? undefined : Math.max(-1, Math.min(1, place(value)))));
 }
 
-/** The value at the end of the scale. */
+/** Returns the value at the end of the scale. */
 export function endOf(measure: Measure, tokens: readonly TokenView[]): number {
   const size = SIZES[measure];
   const values = tokens.flatMap((token) => token[measure] ?? []);
   return values.reduce((most, value) => Math.max(most, size(value)), LEAST[measure]);
 }
 
-/** Unlikely tokens are the ones to see: a hundredth and less has the full colour. */
+/** Unlikely tokens should stand out: a hundredth and less has the full colour. */
 const UNLIKELY = 0.01;
 
 const PLACES: Record<Measure, (end: number) => (value: number) => number> = {
@@ -102,7 +103,7 @@ const SIZES: Record<Measure, (value: number) => number> = {
   gradient: Math.abs,
 };
 
-/** A scale is no finer than this: rounding would be painted in full colour. */
+/** Smallest end of each scale. Otherwise rounding errors would get the full colour. */
 const LEAST: Record<Measure, number> = {
   probability: UNLIKELY,
   advantage: 0.1,
@@ -114,12 +115,13 @@ const LEAST: Record<Measure, number> = {
 
 interface Legend {
   means: string;
-  /** Texts of the scale's ends, and of its middle where it has one. */
+  /** Texts of the scale's ends, and of its middle if it has one. */
   low: string;
   middle?: string;
   high: string;
 }
 
+/** Returns the legend of a measure's scale. */
 export function legendOf(measure: Measure, tokens: readonly TokenView[]): Legend {
   const end = endOf(measure, tokens);
   const legends: Record<Measure, Legend> = {
@@ -172,7 +174,7 @@ export const NAMES: Record<Measure, string> = {
   gradient: 'Gradient',
 };
 
-/** A value in words. */
+/** Returns a value as text. */
 export function valueText(measure: Measure, token: TokenView): string {
   const value = token[measure];
   if (!token.drawn) return 'not drawn by the model';
@@ -181,7 +183,7 @@ export function valueText(measure: Measure, token: TokenView): string {
   return measure === 'advantage' || measure === 'gradient' ? signed(value) : short(value);
 }
 
-/** A token as a word for a sentence: blanks and line breaks by name. */
+/** Returns a token as a word for a sentence: blanks and line breaks by name. */
 export function spoken({ text }: TokenView): string {
   if (text === '') return 'part of a character';
   const named = text.replaceAll('\n', 'line break');

@@ -1,4 +1,4 @@
-/** All numbers of one token, with buttons to the next and the one before. */
+/** All numbers of one token, with buttons to the next and the previous one. */
 
 import type { ReadonlySignal } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
@@ -10,6 +10,7 @@ interface NumbersProps {
   go: (to: number) => void;
 }
 
+/** Lists the numbers of the selected token. */
 export function Numbers({ tokens, at, go }: NumbersProps) {
   const place = at.value;
   const token = tokens[place];

@@ -1,15 +1,16 @@
-/** Where the time of a try went: drawing tokens, waiting for tools, waiting for others. */
+/** Shows how a try spent its time: sampling tokens, waiting for tools, waiting for others. */
 
 import { duration } from '../../../src/ui/format.ts';
 import type { EventKind, SampleEvent } from '../../../src/rollout/agent/events.ts';
 
-/** Parts of 'generate' are inside of it, and what comes after the last token is not the try's own. */
+/** Kinds of event that are shown. Parts of 'generate' are omitted, and what follows the last token is not part of the try. */
 const SHOWN: Partial<Record<EventKind, string>> = {
   generate: 'the model writes',
   tool: 'a tool works',
   reward: 'is scored',
 };
 
+/** Draws the time of a try as a bar. */
 export function Timeline({ events = [] }: { events?: readonly SampleEvent[] | undefined }) {
   const spans = events.filter(({ kind }) => kind in SHOWN);
   if (spans.length === 0) return null;

@@ -1,4 +1,4 @@
-/** The tokens in a row, as the model reads them. Arrow keys, Home and End go from token to token; a pointer looks, a click stays. */
+/** The tokens in order. Arrow keys, Home and End move from token to token; a pointer previews, a click selects. */
 
 import type { Signal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
@@ -7,10 +7,10 @@ import { spoken, type TokenView } from './measures.ts';
 
 interface TokensProps {
   tokens: readonly TokenView[];
-  /** Of each on its scale. */
+  /** Position of each token on its scale. */
   places: readonly (number | undefined)[];
   values: readonly string[];
-  /** Of the measure. */
+  /** Name of the measure. */
   name: string;
   selected: Signal<number>;
   hovered: Signal<number | undefined>;
@@ -21,6 +21,7 @@ const placeOf = (event: Event): number | undefined => {
   return token ? Number(token.dataset['at']) : undefined;
 };
 
+/** Shows tokens in the colours of their values. */
 export function Tokens({ tokens, places, values, name, selected, hovered }: TokensProps) {
   const list = useRef<HTMLDivElement>(null);
   const select = (to: number) => (selected.value = to);
@@ -44,7 +45,7 @@ export function Tokens({ tokens, places, values, name, selected, hovered }: Toke
         if (at !== undefined) select(at);
       }}
       onPointerMove={(event) => {
-        // Under a pointer that rests, keys may scroll another token.
+        // Keys can scroll another token under a pointer that does not move.
         if (event.pointerType !== 'touch' && (event.movementX !== 0 || event.movementY !== 0))
           hovered.value = placeOf(event);
       }}
@@ -90,5 +91,5 @@ function Token({ at, token, place = 0, label, isSelected }: TokenProps) {
   );
 }
 
-/** A line break is shown, and breaks the line; half a character is a sign. */
+/** Makes tokens visible: a line break is shown and breaks the line; part of a character becomes a symbol. */
 const visible = (text: string): string => (text === '' ? '\u25ab' : text.replaceAll('\n', '\u21b5\n'));

@@ -1,4 +1,4 @@
-/** What a result card says, as text and drawn: only what was measured. */
+/** Content of a result card, as text and drawn. Contains only measured values. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { ModelConfig } from '../../../src/model/config.ts';
@@ -13,7 +13,7 @@ interface Source {
   config: TrainConfig;
   measured: Measured;
   adapter: string;
-  /** Undefined = the engine is closed. */
+  /** Undefined if the engine is closed. */
   model: ModelConfig | undefined;
   first: readonly LoggedRollout[];
   last: readonly LoggedRollout[];
@@ -28,7 +28,7 @@ interface ShownTry {
 
 export interface CardContent {
   title: string;
-  /** pass@1 before and after, or after alone. */
+  /** pass@1 before and after, or only after. */
   numbers: string[];
   caption: string;
   facts: string[];
@@ -37,6 +37,7 @@ export interface CardContent {
   tries: ShownTry[];
 }
 
+/** Returns the content of a run's card. */
 export function contentOf({ config, measured, adapter, model, first, last }: Source): CardContent {
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
   const task = config.task.module === undefined ? config.task.name : 'its own task';
@@ -81,6 +82,7 @@ function shownTry(one: LoggedRollout): ShownTry {
   };
 }
 
+/** Returns a card's content as text. */
 export function textOf({ title, numbers, caption, facts, tries }: CardContent): string {
   return [
     `webgrpo: ${title}`,
@@ -96,7 +98,7 @@ export function textOf({ title, numbers, caption, facts, tries }: CardContent): 
 
 const [WIDTH, HEIGHT, EDGE] = [1200, 630, 56];
 
-/** Draws with the colours and fonts of the page, as it is now: light or dark. */
+/** Draws the card with the current colours and fonts of the page, light or dark. */
 export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name).trim();
@@ -213,7 +215,7 @@ function drawTry(
   lines(pen, answer, width - 36, room).forEach((line, i) => pen.fillText(line, x + 18, start + 23 * i));
 }
 
-/** Text in lines of a width; what is too long for `most` ends in an ellipsis. */
+/** Breaks text into lines of a width. Text beyond `most` lines ends in an ellipsis. */
 function lines(pen: CanvasRenderingContext2D, text: string, width: number, most: number): string[] {
   const made: string[] = [];
   let line = '';

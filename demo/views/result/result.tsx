@@ -1,4 +1,4 @@
-/** The result of a run that has ended, as a picture and as text to send on. What draws it is loaded then. */
+/** The result of a run that has ended, as a picture and as text to share. The drawing code is loaded on demand. */
 
 import './result.css';
 import { useSignal } from '@preact/signals';
@@ -12,7 +12,7 @@ import { shared } from '../../state/shared.ts';
 import { firstTries } from '../../state/tries/stepTries.ts';
 import type { CardContent } from './card.ts';
 
-/** Shown once a run has ended that was evaluated at least once. */
+/** The result; shown for a run that has ended and was evaluated at least once. */
 export function Result() {
   const ended = state.value === 'done' && !player.value && !shared.value;
   if (!ended || !config.value || !measured(history.value).after) return null;

@@ -1,4 +1,4 @@
-/** A page that was opened by `?room=`: what joining means, the question, and what this machine does for the room. */
+/** The page with `?room=`: explains what joining means, asks, and shows what this machine does for the room. */
 
 import { batch, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
@@ -31,6 +31,7 @@ const problemOf = (address: string): string | undefined => {
   }
 };
 
+/** The panel of a worker of a room. */
 export function RoomPanel({ asked }: { asked: AskedRoom }) {
   const unusable = problemOf(asked.address);
   if (unusable !== undefined)
@@ -56,7 +57,7 @@ function Room({ address, code, host }: AskedRoom & { host: string }) {
   const isLost = stage.value === 'working' && isCut.value;
   const isQuiet = useComputed(() => ['asking', 'left', 'over'].includes(stage.value));
   useEffect(() => {
-    if (stage.value !== 'asking') title.current?.focus(); // the button that had the focus is gone
+    if (stage.value !== 'asking') title.current?.focus(); // the focused button was removed
   }, [isQuiet.value]);
 
   const join = async () => {
@@ -199,7 +200,7 @@ function nowText(stage: Stage, groups: number): string {
   return `Working on ${plural(groups, 'problem')}`;
 }
 
-/** The page without the room, opened again: this one may connect to nothing but the room. */
+/** A link that opens the page again without the room. This page cannot connect to any other server. */
 function Alone({ children }: { children: string }) {
   const open = () => {
     const url = new URL(location.href);

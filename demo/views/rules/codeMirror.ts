@@ -1,4 +1,4 @@
-/** An editor for JavaScript: lines numbered, words coloured, one mark at the line that is to blame, undo. */
+/** A JavaScript editor: numbered lines, colours, a mark at the line with the error, undo. */
 
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { javascript } from '@codemirror/lang-javascript';
@@ -16,12 +16,13 @@ interface CodeViewOptions {
 }
 
 export interface CodeView {
-  /** Replaces the text without a call of `onChange`; undo brings the old one back. */
+  /** Replaces the text without calling `onChange`. Undo restores the old text. */
   setCode(code: string): void;
   mark(problem: Standing | undefined): void;
   destroy(): void;
 }
 
+/** Creates an editor in an element. */
 export function createCodeView(parent: HTMLElement, { label, code, onChange }: CodeViewOptions): CodeView {
   const view = new EditorView({ parent, state: codeState({ label, code, onChange }) });
   return {
@@ -31,10 +32,10 @@ export function createCodeView(parent: HTMLElement, { label, code, onChange }: C
   };
 }
 
-/** Marks a change by the page, of which `onChange` is not called: it would write an old text over newer typing. */
+/** Marks a change by the page. It does not call `onChange`, which would overwrite newer typing with an old text. */
 const byPage = Annotation.define<true>();
 
-/** Start of the view: its look, and a listener for what a user changes. */
+/** Returns the initial state of the view: its look, and a listener for the user's changes. */
 export function codeState({ label, code, onChange }: CodeViewOptions): EditorState {
   const heard = EditorView.updateListener.of(({ transactions, state }) => {
     if (transactions.some((one) => one.docChanged && !one.annotation(byPage))) onChange(state.doc.toString());
@@ -43,7 +44,7 @@ export function codeState({ label, code, onChange }: CodeViewOptions): EditorSta
   return EditorState.create({ doc: code, extensions: [look, named, heard] });
 }
 
-/** Puts `to` in place of the text; changes nothing if it is the text already. */
+/** Returns the change that replaces the text by `to`; no change if they are equal. */
 export function replacement(state: EditorState, to: string): TransactionSpec {
   if (state.doc.toString() === to) return {};
   const changes = { from: 0, to: state.doc.length, insert: to };
@@ -58,7 +59,7 @@ const look: Extension = [
   bracketMatching(),
   indentUnit.of('  '),
   history(),
-  // Without Tab, which leaves the editor.
+  // Without Tab, which moves the focus out of the editor.
   keymap.of([...defaultKeymap, ...historyKeymap]),
   EditorView.lineWrapping,
 ];

@@ -1,4 +1,4 @@
-/** One rule as code: presets, the editor, what is wrong at its line, and what the rule would have paid. */
+/** One rule as code: presets, the editor, an error at its line, and the scores that the rule would have given. */
 
 import { signal, useComputed } from '@preact/signals';
 import type { RuleKind } from '../../../src/extensions/modules/index.ts';
@@ -8,11 +8,12 @@ import { Editor } from './editor.tsx';
 import { PRESETS } from './presets.ts';
 import { Trial } from './trial.tsx';
 
-/** What was written in each editor, over every change of tabs. */
+/** Texts of the editors, which survive a change of tabs. */
 const codes = signal<Readonly<Partial<Record<RuleKind, string>>>>({});
 
 const OWN = { reward: "Back to the task's reward", loss: "Back to the run's loss", tool: "Back to the task's tools" };
 
+/** The tab of one kind of rule. */
 export function CodeTab({ kind }: { kind: RuleKind }) {
   const newest = useComputed(
     () => codes.value[kind] ?? standing.value[kind]?.code ?? asked.value[kind]?.code ?? PRESETS[kind][0].code,

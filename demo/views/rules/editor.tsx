@@ -1,4 +1,4 @@
-/** CodeMirror as a component. It owns its text while a user types; Tab leaves it, as it leaves every field. */
+/** CodeMirror as a component. It owns its text while a user types. Tab moves the focus on, as in every field. */
 
 import { type ReadonlySignal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
@@ -7,14 +7,15 @@ import { type CodeView, createCodeView } from './codeMirror.ts';
 
 interface EditorProps {
   label: string;
-  /** Replaces the text if it changes to another one. `onChange` must write what it is called with into it. */
+  /** Replaces the text when it changes to another one. `onChange` must write its argument into it. */
   code: ReadonlySignal<string>;
-  /** Marked at its line. */
+  /** The error to mark at its line. */
   problem: Standing | undefined;
   /** Called when a user changes the text. */
   onChange: (code: string) => void;
 }
 
+/** The code editor of a rule. */
 export function Editor({ label, code, problem, onChange }: EditorProps) {
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<CodeView | undefined>(undefined);
@@ -25,7 +26,7 @@ export function Editor({ label, code, problem, onChange }: EditorProps) {
     view.current = createCodeView(place.current!, options);
     return () => view.current?.destroy();
   }, []);
-  // Effects run late, so this reads the newest text: one from a render can be older than a keystroke.
+  // Effects run late, so read the newest text here: a text from a render can be older than a keystroke.
   useSignalEffect(() => view.current?.setCode(code.value));
   useEffect(() => view.current?.mark(problem), [problem]);
   return <div class="code" ref={place} />;

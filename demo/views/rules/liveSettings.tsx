@@ -1,4 +1,4 @@
-/** Settings that change from the next step on, with their present values. */
+/** Settings that change from the next step on, with their current values. */
 
 import { useSignal } from '@preact/signals';
 import type { LiveSettings } from '../../../src/grpo/live.ts';
@@ -8,11 +8,12 @@ import { changeSettings, live, LIVE_FIELDS } from '../../state/rules.ts';
 
 type Key = (typeof LIVE_FIELDS)[number]['key'];
 
+/** The tab of the live settings. */
 export function LiveSettingsTab() {
   const typed = useSignal<Partial<Record<Key, string>>>({});
   const said = useSignal<{ text: string; wrong: boolean } | undefined>(undefined);
   const now = live.value;
-  void history.value; // a change counts once its step is done
+  void history.value; // a change takes effect when its step is done
   if (!now) return <p class="note">Start a run: these change while it goes on.</p>;
   const { config } = now.trainer;
   const hasReference = now.session.engine.reference !== undefined;

@@ -1,4 +1,4 @@
-/** Reward, loss and tool as code, and settings that change live: a tab each. */
+/** Tabs for reward, loss and tool as code, and for settings that change during a run. */
 
 import { signal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
@@ -10,6 +10,7 @@ type Tab = keyof typeof TABS;
 
 const shown = signal<Tab>('reward');
 
+/** The opened editor, with its tabs. */
 export function Panel() {
   const tabs = useRef<HTMLDivElement>(null);
   const names = Object.keys(TABS) as Tab[];

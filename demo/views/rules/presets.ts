@@ -1,10 +1,10 @@
-/** Rules to begin with: what a task does itself, written out, and rewards that a model learns to cheat. */
+/** Example rules: what a task does itself, written out, and rewards that a model learns to exploit. */
 
 import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 
 interface Preset {
   name: string;
-  /** What comes of it. */
+  /** The effect of the rule. */
   note: string;
   code: string;
 }
@@ -98,7 +98,7 @@ export const parameters = {
   required: ['expression'],
 };
 
-// What it returns is what the model reads. What it throws, too.
+// The model reads what this returns, or the message of an error that it throws.
 export function run({ expression }) {
   if (!/^[-+*/(). 0-9]+$/.test(expression)) throw new Error('only numbers and + - * / ( )');
   const value = Math.round(100 * Function('return ' + expression)()) / 100;

@@ -1,4 +1,4 @@
-/** The way into the editor, which is loaded when it is opened. */
+/** The button that opens the editor. The editor is loaded when it is opened. */
 
 import { signal } from '@preact/signals';
 import type { ComponentType } from 'preact';
@@ -19,6 +19,7 @@ function toggle(): void {
   );
 }
 
+/** The button of the editor, and the opened editor. */
 export function Rules() {
   return (
     <div class="rules">

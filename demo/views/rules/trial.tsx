@@ -1,10 +1,11 @@
-/** What a reward would have given the tries that are shown, beside what they got. */
+/** Scores that a reward would have given to the shown tries, next to their actual scores. */
 
 import { short } from '../../../src/ui/format.ts';
 import { trial } from '../../actions/openRules.ts';
 
 const SHOWN = 8;
 
+/** Lists the scores of a tested reward. */
 export function Trial() {
   const tried = trial.value;
   if (!tried || tried.tries.length === 0) return null;

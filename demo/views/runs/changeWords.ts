@@ -1,4 +1,4 @@
-/** What is another in a run's settings, as a person reads it: "learning rate 0.0001 → 0.0003". */
+/** Describes the differences between the settings of two runs: "learning rate 0.0001 \u2192 0.0003". */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { show } from '../../../src/grpo/config/tree.ts';
@@ -21,10 +21,10 @@ const NAMES: Record<string, string> = {
   seed: 'seed',
 };
 
-/** What comes first; a recipe changes many keys after its name. */
+/** Order of the changes. A recipe changes many keys after its name. */
 const ORDER = Object.keys(NAMES);
 
-/** Changes, the telling ones first; none where nothing differs. `before` is the text of config.yaml. */
+/** Returns the differences, most important first. `before` is the text of config.yaml. */
 export function changeWords(before: string, after: TrainConfig): string[] {
   const rank = (key: string) => (ORDER.includes(key) ? ORDER.indexOf(key) : ORDER.length);
   return changedKeys(before, after)

@@ -11,9 +11,10 @@ import type { SavedRun } from '../../storage/savedRuns.ts';
 import { changeWords } from './changeWords.ts';
 import { Sparkline } from './sparkline.tsx';
 
-/** Changes that are said at once; the rest is folded away. */
+/** Number of changes that are shown; the rest is folded. */
 const MOST_CHANGES = 3;
 
+/** Shows a saved run as a row. */
 export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | undefined }) {
   const isShown = shownRun.value === run.id;
   const lines = isShown ? history.value : run.history;
@@ -56,7 +57,7 @@ export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | unde
   );
 }
 
-/** Undefined if this version cannot read it. */
+/** Undefined if this version cannot read the config. */
 function configOf(run: SavedRun): TrainConfig | undefined {
   try {
     return parseTrainConfig(run.config, { source: 'config.yaml', note: () => {} });

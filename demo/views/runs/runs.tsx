@@ -1,4 +1,4 @@
-/** The runs that are kept: what each changed, its curve, over the others or alone, and what can be done with it. */
+/** The saved runs: the changes of each, its curve, buttons to overlay or show it, and its other actions. */
 
 import { useComputed, useSignal } from '@preact/signals';
 import { load } from '../../actions/runs.ts';
@@ -6,6 +6,7 @@ import { runs } from '../../state/runs.ts';
 import { RunRow } from './runRow.tsx';
 import './runs.css';
 
+/** The table of saved runs. */
 export function Runs() {
   const over = useSignal(false);
   const any = useComputed(() => runs.value.length > 0);
@@ -66,7 +67,7 @@ function RunTable() {
   );
 }
 
-/** The run that it branched off, else the one before. */
+/** The run that it branched off, otherwise the previous one. */
 const comparedWith = (parent: string | undefined, place: number) =>
   runs.value.find(({ id }) => id === parent) ?? runs.value[place + 1];
 

@@ -1,4 +1,4 @@
-/** A curve without axes, as high as a line of text, and its first and last value in words. */
+/** A curve without axes, as high as a line of text, with its first and last value. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { passAt1 } from '../../../src/report/metricOf.ts';
@@ -6,7 +6,7 @@ import { short } from '../../../src/ui/format.ts';
 
 const [WIDTH, HEIGHT] = [88, 22];
 
-/** pass@1 where a run has two evaluations, else its reward. */
+/** Shows pass@1 for a run with two evaluations, otherwise its reward. */
 export function Sparkline({ history }: { history: readonly Metrics[] }) {
   const accuracy = history.flatMap((line) => passAt1(line) ?? []);
   const [name, values] =

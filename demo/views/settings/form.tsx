@@ -1,4 +1,4 @@
-/** The settings of the next run: what it comes to in words, the fields most runs change, and the rest folded away. */
+/** The settings of the next run: a summary, the fields that most runs change, and the rest folded. */
 
 import { useSignal } from '@preact/signals';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
@@ -9,6 +9,7 @@ import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from '../../state/settings/
 import { form } from '../../state/settings/settings.ts';
 import './settings.css';
 
+/** The settings form. */
 export function SettingsForm() {
   const isOpen = useSignal(false);
   const checked = form.checked.value;
@@ -79,7 +80,7 @@ function SettingField({ field }: { field: Field }) {
           placeholder={byDefault}
           inputMode="decimal"
           autocomplete="off"
-          // Disabled, it would lose the focus that Enter has started from.
+          // A disabled field would lose the focus when Enter starts a run.
           readOnly={active.value}
           onInput={(event) => form.change(name, event.currentTarget.value)}
         />
@@ -96,7 +97,7 @@ function SettingField({ field }: { field: Field }) {
   );
 }
 
-/** What is chosen stands among the choices even where it is none of them, as an address may have it. */
+/** Choices of a field. The current value is added if it is not among them, because an address can contain any value. */
 function Choices({ field: { name, choices = [] }, value }: { field: Field; value: string }) {
   const unknown = !choices.includes(value) && <option value={value}>{value}</option>;
   if (name !== 'algorithm')

@@ -1,4 +1,4 @@
-/** The recorded run: what it is, and how it is played. */
+/** The recorded run: its description, and the controls to play it. */
 
 import { closeRecorded } from '../../recorded/recorded.ts';
 import { state } from '../../state/page.ts';
@@ -6,6 +6,7 @@ import type { Player } from '../../recorded/player.ts';
 
 const SPEEDS = [1, 2, 5, 10];
 
+/** The controls of the recorded run. */
 export function Recorded({ player }: { player: Player }) {
   const { commit, adapter, date, command } = player.recording;
   const { at, playing, speed, lines } = player;

@@ -1,4 +1,4 @@
-/** A link to what is shown, a result that came in one, and the recorded run. */
+/** A link to what is shown, a result from a link, and the recorded run. */
 
 import './share.css';
 import { useSignal } from '@preact/signals';
@@ -10,7 +10,7 @@ import { putSharedAway, shared } from '../../state/shared.ts';
 import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
 
-/** Whose curves are shown, where they are not of a run of this page. */
+/** Says whose curves are shown, if not those of a run of this page. */
 export function Told() {
   return (
     <>
@@ -20,6 +20,7 @@ export function Told() {
   );
 }
 
+/** The buttons to share a run. */
 export function Share() {
   return (
     <div class="share">
@@ -33,7 +34,7 @@ export function Share() {
   );
 }
 
-/** A shared run's curves: marked as shared, and run here on a click. */
+/** A shared run's curves, marked as shared, with a button to run it here. */
 function SharedRun() {
   const sent = shared.value;
   const of = config.value;
@@ -67,7 +68,7 @@ function SharedRun() {
 
 function CopyLink() {
   const copied = useSignal('');
-  /** Where the browser lets no page write to the clipboard. */
+  /** The link for manual copying, if the browser forbids access to the clipboard. */
   const byHand = useSignal<string | undefined>(undefined);
   const carries = history.value.length > 0 && config.value ? 'settings and curves' : 'settings';
   const copy = async () => {

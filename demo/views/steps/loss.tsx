@@ -3,6 +3,7 @@
 import { explainLoss } from '../../../src/grpo/losses/explain.ts';
 import { history } from '../../state/page.ts';
 
+/** Explains the newest loss. */
 export function Loss() {
   const metrics = history.value.at(-1);
   return (

@@ -1,4 +1,4 @@
-/** Where the time went: one bar, cut by phase, over all steps so far. */
+/** Shows how the time was spent: one bar over all steps so far, divided by phase. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { duration } from '../../../src/ui/format.ts';
@@ -7,7 +7,7 @@ import { history } from '../../state/page.ts';
 import { Term } from '../term.tsx';
 import './timeBar.css';
 
-/** Phases that follow one another; tools and rewards run inside `generate`. */
+/** Phases in order. Tools and rewards run during `generate`. */
 const PHASES = [
   { name: 'generate', keys: ['timing_s/gen'] },
   { name: 'log-probs', keys: ['timing_s/old_log_prob', 'timing_s/ref'] },
@@ -16,6 +16,7 @@ const PHASES = [
   { name: 'evaluate', keys: ['timing_s/testing'] },
 ] as const;
 
+/** Draws the bar of phases. */
 export function TimeBar() {
   const lines = history.value;
   return (

@@ -1,4 +1,4 @@
-/** Time travel: any step of the run that is shown, its tries, and what can be done from there. */
+/** Selects any step of the shown run: its tries, and actions that start from it. */
 
 import { replayTo, stateBefore } from '../../actions/replay.ts';
 import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
@@ -6,6 +6,7 @@ import { type Replay, replay, shown } from '../../state/runs.ts';
 import { active, history, shownStep } from '../../state/page.ts';
 import './timeline.css';
 
+/** The slider over the steps of a run. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
   const last = steps.at(-1);

@@ -1,4 +1,4 @@
-/** What a try says: text as it is, calls of tools as calls, their answers by name. */
+/** Content of a try: plain text, formatted tool calls, and tool outputs by name. */
 
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
@@ -6,6 +6,7 @@ import { CALL, readCall } from '../calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source})`);
 
+/** Shows the messages of a try. */
 export function Conversation({ shown: { messages, promptMessages } }: { shown: LoggedRollout }) {
   return (
     <div class="turns">
@@ -49,13 +50,13 @@ function Text({ text }: { text: string }) {
   );
 }
 
-/** A call, or the text itself, marked, where it is not a call that can be read. */
+/** Shows a call. Text that cannot be parsed as a call is shown unchanged and marked. */
 function Call({ text }: { text: string }) {
   const call = readCall(text);
   return <code class={call ? 'call' : 'call unreadable'}>{call?.shown ?? text}</code>;
 }
 
-/** The tool whose answer message `i` is: outputs come in the order of the calls before them. */
+/** Returns the tool whose output message `i` is. Outputs are in the order of the calls before them. */
 function toolOf(messages: readonly Message[], i: number): string {
   let turn = i;
   while (turn >= 0 && messages[turn].role !== 'assistant') turn--;

@@ -1,4 +1,4 @@
-/** Tries by problem, and what a group teaches. */
+/** Tries by problem, and what the model can learn from a group. */
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
@@ -9,11 +9,12 @@ export interface Group {
   tries: LoggedRollout[];
 }
 
+/** True if the try counts as right. */
 export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
 const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
 
-/** In the order of their numbers, whichever tries are there first. */
+/** Returns the groups in the order of their numbers, whichever tries arrive first. */
 export function groupsOf(tries: readonly LoggedRollout[]): Group[] {
   const byNumber = new Map<number, Group>();
   for (const one of tries) {
@@ -28,7 +29,7 @@ export function groupsOf(tries: readonly LoggedRollout[]): Group[] {
 export const isCompared = (tries: readonly LoggedRollout[]): boolean =>
   tries.some(({ advantage }) => advantage !== null);
 
-/** The group whose tries differ the most: what GRPO learns from. */
+/** Returns the group whose tries differ the most, because GRPO learns from differences. */
 export function mostTelling(groups: readonly Group[]): Group {
   const spread = ({ tries }: Group) => {
     const scores = tries.flatMap(({ score }) => score ?? []);
@@ -40,7 +41,7 @@ export function mostTelling(groups: readonly Group[]): Group {
   return order[0].group;
 }
 
-/** Best first; a try without a reward comes last. */
+/** Best first; tries without a reward are last. */
 export function bestFirst({ tries }: Group): LoggedRollout[] {
   const of = ({ score }: LoggedRollout) => score ?? -Number.MAX_VALUE;
   return [...tries].sort((a, b) => of(b) - of(a));
@@ -48,10 +49,10 @@ export function bestFirst({ tries }: Group): LoggedRollout[] {
 
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** An advantage of this size is rounding. */
+/** An advantage of this size is a rounding error. */
 const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
 
-/** One sentence: what the update can learn from the difference between these tries. */
+/** Returns one sentence: what the update can learn from the difference between these tries. */
 export function whatItTeaches(group: Group): string {
   const { tries } = group;
   const n = tries.length;

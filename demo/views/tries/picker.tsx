@@ -1,12 +1,13 @@
-/** Which problem of the step is shown. Arrow keys go from problem to problem. */
+/** Selects the problem of the step that is shown. Arrow keys move from problem to problem. */
 
 import { useMemo, useRef } from 'preact/hooks';
 import { pickGroup } from '../../state/tries/shown.ts';
 import { type Group, isRight } from './groups.ts';
 
-/** More tries than this are a bar, not dots. */
+/** Maximum number of tries that are shown as dots; more are shown as a bar. */
 const MAX_DOTS = 16;
 
+/** The row of problems. */
 export function Picker({ groups, chosen }: { groups: readonly Group[]; chosen: Group }) {
   const list = useRef<HTMLDivElement>(null);
   const place = groups.indexOf(chosen);
@@ -27,7 +28,7 @@ export function Picker({ groups, chosen }: { groups: readonly Group[]; chosen: G
   );
 }
 
-/** Where a key leads in a row of `count`; undefined = it is another's key. */
+/** Returns the index that a key moves to in a row of `count`; undefined for other keys. */
 export function keyTarget(key: string, at: number, count: number): number | undefined {
   const to: Record<string, number> = {
     ArrowRight: at + 1,
@@ -46,7 +47,7 @@ interface ProblemProps {
   isChosen: boolean;
 }
 
-/** Drawn anew only where its tries have changed. */
+/** A problem's button, redrawn only when its tries have changed. */
 function Problem({ number, group: { group, tries }, isChosen }: ProblemProps) {
   const marks = tries.map(isRight);
   return useMemo(() => {
@@ -69,7 +70,7 @@ function Problem({ number, group: { group, tries }, isChosen }: ProblemProps) {
   }, [number, group, isChosen, marks.join()]);
 }
 
-/** A full dot for each right try, an open one for each wrong. */
+/** A filled dot for each right try, an open one for each wrong try. */
 function Dots({ marks }: { marks: readonly boolean[] }) {
   const dots = (wanted: boolean, r: number) =>
     marks

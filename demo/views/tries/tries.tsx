@@ -1,4 +1,7 @@
-/** The tries of a step as conversations: pick a problem, see the model's tries at it side by side. Follows the run until the visitor holds a step. */
+/**
+ * The tries of a step as conversations: pick a problem, and see the model's tries side by side. Follows the run until the visitor holds a
+ * step.
+ */
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
@@ -9,12 +12,13 @@ import { Picker } from './picker.tsx';
 import { Try } from './try.tsx';
 import './tries.css';
 
-/** Tries shown before "show all": the best and the worst of the group. */
+/** Number of tries before "show all": the best and the worst of the group. */
 const FEW = 2;
 
-/** Of a long list so many are made at a time, when its end comes near the screen. */
+/** Number of tries of a long list that are created at a time, when its end is near the screen. */
 const MORE = 24;
 
+/** The panel of tries. */
 export function Tries() {
   const all = useSignal(false);
   const tries = shownTries.value;
@@ -52,7 +56,7 @@ function followAgain(): void {
   showNewest();
 }
 
-/** The group that was picked, else the most telling; while a step's tries come in, the one that was there first. */
+/** Returns the picked group, otherwise the one with the largest differences. While tries of a step arrive, returns the first group. */
 function useChosen(tries: readonly LoggedRollout[], groups: readonly Group[]): Group | undefined {
   const last = useRef({ step: NaN, group: NaN });
   if (groups.length === 0) return undefined;
@@ -81,7 +85,7 @@ function Problem({ shown: { messages, promptMessages, answer } }: { shown: Logge
   );
 }
 
-/** Keys are places in the order, best first: nothing that has the focus is moved by the next step. */
+/** A list of tries. Its keys are places in the order, so that the next step does not move a focused element. */
 function List({ group, all }: { group: Group; all: boolean }) {
   const place = useRef<HTMLDivElement>(null);
   useHoldWhileMarked(place, group.group);
@@ -103,7 +107,7 @@ function List({ group, all }: { group: Group; all: boolean }) {
   );
 }
 
-/** At the end of a list that continues: pressed, or come near the screen, it makes more. */
+/** The end of a list that continues. Creates more tries when it is pressed or near the screen. */
 function Further({ left, onMore }: { left: number; onMore: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -120,7 +124,7 @@ function Further({ left, onMore }: { left: number; onMore: () => void }) {
   );
 }
 
-/** The tries stay unchanged while their text is selected. */
+/** Holds the tries while their text is selected. */
 function useHoldWhileMarked(place: { current: HTMLElement | null }, group: number): void {
   useEffect(() => {
     const onChange = () => {

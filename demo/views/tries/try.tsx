@@ -1,4 +1,4 @@
-/** One try: what it said, what it earned, and on request its tokens. */
+/** One try: its conversation, its reward, and on request its tokens. */
 
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
@@ -20,10 +20,11 @@ const STOP_REASONS: Record<string, string> = {
   aborted: 'ended: aborted',
 };
 
+/** Shows one try. */
 export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
   const isOpen = looked.value === shown;
   const tokens = tokensOf(shown);
-  const holdOn = () => hold('nothing', shown.group); // before the click: the next step would take the button away under the finger
+  const holdOn = () => hold('nothing', shown.group); // before the click, because the next step would remove the button before the click arrives
   const toggle = () => {
     holdOn();
     looked.value = isOpen ? undefined : shown;
@@ -70,7 +71,7 @@ function factsOf({ responseTokens, numToolCalls, stopReason }: LoggedRollout): s
 
 type InspectorProps = { tokens: TryTokens; shown: LoggedRollout };
 
-/** Loaded when it is first opened. */
+/** The inspector, loaded when it is first opened. */
 function Inspector(props: InspectorProps) {
   const view = useSignal<ComponentType<InspectorProps> | undefined>(undefined);
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** `webgrpo compare`: several algorithms on one recipe, several seeds each; one page and one table of them all. */
+/** `webgrpo compare`: trains several algorithms on one recipe with several seeds, and writes one page and one table. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ export const compare: Command = {
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
     const yaml = await readText(source);
-    // As the first algorithm: what the file sets of its own algorithm gives way in all runs alike, and is said once.
+    // Settings of the file's own algorithm are replaced in all runs alike, so they are reported only once, for the first algorithm.
     const first = [`algorithm.name=${algorithms[0]}`];
     const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
     const out =
@@ -90,7 +90,7 @@ const overridesOf = (algorithm: string, seed: number, out: string): string[] => 
 
 const folderOf = (config: TrainConfig): string => join(config.trainer.defaultLocalDir, config.name);
 
-/** Seed by seed rather than algorithm by algorithm, so that a comparison cut short still compares. True when stopped. */
+/** Trains seed by seed instead of algorithm by algorithm, so that an interrupted comparison still compares. Returns true if stopped. */
 async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promise<unknown>): Promise<boolean> {
   const order = configs[0].flatMap((_, i) => configs.map((seeds) => seeds[i]));
   for (const [i, config] of order.entries()) {
@@ -105,7 +105,7 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
   return false;
 }
 
-/** 'complete', or the checkpoint to resume from, or undefined: no run of this very config has got anywhere. */
+/** Returns 'complete', the checkpoint to resume from, or undefined if no run with this exact config has made progress. */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
   if (!existsSync(folder.file('config.yaml'))) return undefined;
@@ -117,7 +117,7 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }
 
-/** compare.html, compare.json and compare.md from whatever the runs have measured so far. */
+/** Writes compare.html, compare.json and compare.md from the metrics so far. */
 async function writeComparison(out: string, base: TrainConfig, configs: readonly TrainConfig[][], target: number) {
   const all = await Promise.all(configs.map(runsOf));
   const rows = comparedRows(all, target);
@@ -145,7 +145,7 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
   };
 }
 
-/** Metrics of a run of this config; those of another config that lie in its folder are none. */
+/** Returns the metrics of a run with this config. Metrics of another config in its folder are ignored. */
 async function historyOf(config: TrainConfig) {
   const folder = RunFolder.open(disk, folderOf(config));
   const isOurs =

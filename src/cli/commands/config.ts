@@ -1,4 +1,4 @@
-/** `webgrpo config`: every key of the YAMLs, from the schemas themselves. docs/reference/config.md is this text. */
+/** `webgrpo config`: prints every key of the YAMLs from the schemas. docs/reference/config.md is this text. */
 
 import { InputError } from '../../errors.ts';
 import type { Command } from '../command.ts';

@@ -1,4 +1,4 @@
-/** `webgrpo eval`: held-out accuracy of a checkpoint under a training config. */
+/** `webgrpo eval`: measures held-out accuracy of a checkpoint under a training config. */
 
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
@@ -27,7 +27,7 @@ export const evaluate: Command = {
     const config = parseTrainConfig(await readText(source), { source, overrides });
     if (typeof flags['model'] === 'string') config.model.path = flags['model'];
     if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];
-    config.model.loraRank = 0; // what is evaluated has its own adapter or none
+    config.model.loraRank = 0; // the evaluated checkpoint brings its own adapter, if any
     const { engine, task } = await openSession(await withWarmStart(config), 'generate');
     try {
       const seen: Sample[] = [];
@@ -53,7 +53,7 @@ export const evaluate: Command = {
   },
 };
 
-/** pass@1 and greedy accuracy; where there are several held-out sets, of each in a line with its name. */
+/** Returns lines with pass@1 and greedy accuracy. With several held-out sets, one line per set with its name. */
 function accLines(metrics: Metrics, problems: number): string[] {
   const sources = Object.keys(metrics).flatMap((name) => /^val-core\/(.*)\/acc\/mean@\d+$/.exec(name)?.[1] ?? []);
   return sources.map((source) => {
@@ -65,7 +65,7 @@ function accLines(metrics: Metrics, problems: number): string[] {
   });
 }
 
-/** Mean sampled outcome of each problem template, lowest first; empty when the task's problems have none. */
+/** Returns the mean sampled outcome of each problem template, lowest first. Empty if the task's problems have no templates. */
 function accByTemplate(samples: Sample[]): [string, number][] {
   const outcomes = new Map<string, number[]>();
   for (const { problem, reward } of samples) {

@@ -1,4 +1,7 @@
-/** `webgrpo export`: a run as a folder that verl or TRL starts, for who outgrows one device; its model as a file for llama.cpp. */
+/**
+ * `webgrpo export`: writes a run as a folder that verl or TRL can start, for users who outgrow one device. Also exports its model as a file
+ * for llama.cpp.
+ */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -158,7 +161,7 @@ const verlTool = (tool: Tool) => ({
   tool_schema: openAiSchema(tool),
 });
 
-/** A file's problems; or of a generator, those that our own run would draw. And all tools of the run. */
+/** Returns the problems of a file, or the problems that our own run would take from a generator. Also returns all tools of the run. */
 async function dataOf({
   task: taskConfig,
   data,

@@ -1,4 +1,4 @@
-/** `webgrpo generate`: an answer of a checkpoint, or a chat with it, printed as it is made. */
+/** `webgrpo generate`: prints a checkpoint's answer, or runs a chat with it, as tokens are sampled. */
 
 import { createInterface } from 'node:readline';
 import { randomKey } from '../../grpo/generate/samples.ts';
@@ -16,9 +16,9 @@ import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFla
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
 
-/** Tokens of a chat where neither the flag nor the model says less. */
+/** Maximum number of tokens of a chat, unless the flag or the model sets fewer. */
 const CHAT_CONTEXT = 2048;
-/** Rows of a pass over a question. */
+/** Maximum number of rows of a prefill pass over a question. */
 const BATCHED_TOKENS = 512;
 
 export const generate: Command = {
@@ -52,7 +52,7 @@ export const generate: Command = {
       throw new InputError('What should it answer? Give --prompt TEXT, or --chat.');
     const seed = integerFlag(flags, 'seed', 1, [0, 2 ** 31]);
     const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
-    // Sizes follow from the prompt, so it is encoded before there is an engine.
+    // Sizes depend on the prompt, so it is encoded before the engine is created.
     const tokenizer = modelTokenizer(model);
     const { vocabSize } = model.config;
     if (tokenizer.endNote && !flags['raw']) say(tokenizer.endNote);
@@ -84,7 +84,7 @@ export const generate: Command = {
   },
 };
 
-/** Answers until there is no next message, or no room for one. */
+/** Answers until the input ends or the context is full. */
 async function converse(conversation: Conversation, lines: Lines | undefined, io: Output): Promise<Answer[]> {
   const answers: Answer[] = [];
   for (;;) {
@@ -113,7 +113,7 @@ function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: st
   return tokenizer.encodeChat(messages);
 }
 
-/** Tokens of prompt and answers. Throws InputError if the model has fewer positions. */
+/** Returns the number of tokens of prompt and answers. Throws InputError if the model has fewer positions. */
 function contextOf(
   flags: ParsedArgs['flags'],
   promptLength: number,
@@ -150,12 +150,12 @@ function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: num
   });
 }
 
-/** Lines of standard input that are not empty; on a terminal a prompt asks for each. */
+/** Reads non-empty lines of standard input. On a terminal, prints a prompt for each. */
 class Lines {
   readonly #reader = createInterface({ input: currentIo().stdin });
   readonly #lines = this.#reader[Symbol.asyncIterator]();
 
-  /** Undefined at the end of the input. */
+  /** Returns undefined at the end of the input. */
   async next(): Promise<string | undefined> {
     const { stdin, stderr } = currentIo();
     for (;;) {

@@ -1,4 +1,4 @@
-/** `webgrpo init`: a folder with a task of one's own, its config and its test, which trains at once. */
+/** `webgrpo init`: writes a folder with a new task, its config and its test, ready to train. */
 
 import { InputError } from '../../errors.ts';
 import { nearestKey } from '../../grpo/config/resolve.ts';
@@ -31,8 +31,8 @@ export const init: Command = {
 };
 
 /**
- * Writes the folder `name`, all of it or nothing, and returns its files. Throws InputError for a name that is none, and where
- * something of that name is there already.
+ * Writes the folder `name`, complete or not at all, and returns its files. Throws InputError for an invalid name, or if something of that
+ * name exists.
  */
 export async function writeTask(files: FileSystem, name: string, template: string, command: string): Promise<string[]> {
   checkName(name, 'init');
@@ -47,7 +47,7 @@ export async function writeTask(files: FileSystem, name: string, template: strin
   return [...content.keys()];
 }
 
-/** An empty folder is free. */
+/** Throws InputError if the path exists, unless it is an empty folder. */
 async function expectFree(files: FileSystem, name: string): Promise<void> {
   if (!(await files.exists(name))) return;
   const held = await files.list(name).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-/** `webgrpo join`: this machine generates for a room. */
+/** `webgrpo join`: generates for a room on this machine. */
 
 import { hostname } from 'node:os';
 import { InputError, StoppedError } from '../../errors.ts';
@@ -72,10 +72,10 @@ export const join: Command = {
 const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
   `${groups} groups under way, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
 
-/** What the room allows of a name. */
+/** Replaces characters that a room does not allow in names. */
 const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';
 
-/** An engine that only generates. Throws InputError for a room that names files or programs of this machine. */
+/** Creates an engine that only generates. Throws InputError if the room names files or programs of this machine. */
 async function openFor(room: OpenedRoom, module: string | undefined): Promise<RoomEngine> {
   const config = configOfRoom(room, say);
   const task = await openTask(taskFor(config.task, module), config.reward);
@@ -95,7 +95,7 @@ async function openFor(room: OpenedRoom, module: string | undefined): Promise<Ro
   }
 }
 
-/** The task by its name, or by this machine's own copy of its module. Throws InputError. */
+/** Returns the task by its name, or by this machine's own copy of its module. Throws InputError. */
 export function taskFor(task: TrainConfig['task'], module: string | undefined): TrainConfig['task'] {
   checkRoomTask(task);
   if (task.module !== undefined && module === undefined)

@@ -1,4 +1,4 @@
-/** `webgrpo merge`: an adapter folded into its base, saved as a whole model in Hugging Face format. */
+/** `webgrpo merge`: merges an adapter into its base and saves a complete model in Hugging Face format. */
 
 import { existsSync } from 'node:fs';
 import { mergeAdapter } from '../../model/lora/adapter.ts';

@@ -1,4 +1,4 @@
-/** `webgrpo profile`: writes profile.html and trace.json of a run folder, also of one that is still going. */
+/** `webgrpo profile`: writes profile.html and trace.json of a run folder, also while the run continues. */
 
 import { show, valueAt } from '../../grpo/config/tree.ts';
 import { readYaml } from '../../grpo/config/yaml.ts';
@@ -36,7 +36,7 @@ export const profile: Command = {
   },
 };
 
-/** Returns the settings of a run's resolved config, so that none is missing. Throws InputError. */
+/** Returns the settings of a run's resolved config. Throws InputError if one is missing. */
 function settingsOf(config: unknown, file: string): ProfiledSettings {
   const read = (path: string): number => {
     const value = valueAt(config, path);

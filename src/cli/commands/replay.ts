@@ -1,4 +1,4 @@
-/** `webgrpo replay`: what other losses, or another reward, make of the samples that a run kept. */
+/** `webgrpo replay`: computes other losses, or another reward, on the samples that a run kept. */
 
 import { basename, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
@@ -92,7 +92,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
       const compared = await compareLosses(kept, losses, engine);
       const { tokenizer } = engine;
       const line = logged.find((metrics) => metrics['training/global_step'] === step) ?? {};
-      // Samples are large: the page has those of the last step.
+      // Samples are large, so the page has only those of the last step.
       const shown = step === chosen.at(-1) ? count : 0;
       steps.push(
         stepReport(kept, compared, {
@@ -116,7 +116,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
   return { kind: 'replay', title, notes, charts: stepCharts(steps), steps, rewards: [] };
 }
 
-/** The run's own, then each that is named: a recipe brings its settings, a loss takes the run's. */
+/** Returns the run's own config, then one per name. A recipe has its own settings; a loss uses the run's. */
 function configsOf(text: string, source: string, names: readonly string[]): NamedConfig[] {
   const own = parsed(text, source);
   const { enable } = own.algorithm.filterGroups;

@@ -1,4 +1,4 @@
-/** `webgrpo report`: writes report.html of a run again, also of one that is still going. */
+/** `webgrpo report`: writes report.html of a run again, also while the run continues. */
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';

@@ -1,4 +1,4 @@
-/** `webgrpo room`: trains here, by samples that other machines generate. */
+/** `webgrpo room`: trains on this machine with samples that other machines generate. */
 
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
@@ -85,11 +85,11 @@ export const room: Command = {
   },
 };
 
-/** A room's run: its config, how workers are checked, and how long one may be silent. */
+/** A room's run: its config, how workers are checked, and how long a worker can be silent. */
 interface RoomRun {
   config: TrainConfig;
   server: ServerOptions;
-  /** A NATS server that runs already. */
+  /** The existing NATS server to use; undefined = start one. */
   running?: RoomServer | undefined;
   maxWorkers: number;
   ackWaitMs: number;
@@ -100,7 +100,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
   const { ackWaitMs, maxWorkers, trustsWorkers } = run;
   // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
-  const server = await openServer(run.server, run.running); // what is wrong with it is said before kernels are compiled
+  const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
   const close = async () => {
     for (const end of closing.splice(0).reverse()) await end();
@@ -136,7 +136,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
         onEnd: (uid) => verified?.ended(uid),
         metrics: () => verified?.metrics() ?? {},
         exportWeights: async (version) => {
-          await bringWeights(engine, version); // evaluations are generated here
+          await bringWeights(engine, version); // evaluations are generated on this machine
           const file = writeSafetensors(await engine.model.exportWeights());
           verified?.publish(version, file);
           return file;
@@ -161,14 +161,17 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
 }
 
 const LOOK_EVERY_MS = 200;
-/** Looks, five seconds at the least, after which a server that has not answered is gone. Not seconds: a busy machine may be late to hear. */
+/**
+ * Number of checks, over at least five seconds, after which a silent server counts as lost. Not a time limit, because a busy machine can
+ * receive answers late.
+ */
 const GONE_LOOKS = 25;
 
-/** A watch that starts when the run is asked to stop: it cancels a step that waits for samples once no worker can generate them. */
+/** Starts a watch when the run is asked to stop. The watch cancels a step that waits for samples once no worker can generate them. */
 function cancelling(host: RoomHost) {
   let cancel!: (reason: Error) => void;
   const cancelled = new Promise<never>((_, reject) => (cancel = reject));
-  cancelled.catch(() => {}); // it may come before the trainer awaits it
+  cancelled.catch(() => {}); // it can reject before the trainer awaits it
   let looking: ReturnType<typeof setInterval> | undefined;
   let asked: Promise<unknown> | undefined;
   let silent = 0;
@@ -178,13 +181,13 @@ function cancelling(host: RoomHost) {
     asked ??= host.connection
       .flush()
       .then(() => (silent = 0))
-      .catch(() => {}) // the connection was lost; it may come back
+      .catch(() => {}) // the connection was lost, and can return
       .finally(() => (asked = undefined));
     if (silent++ < GONE_LOOKS) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
     cancel(new CancelledError('The server is gone.'));
-    void host.connection.close(); // whatever waits for it ends
+    void host.connection.close(); // rejects everything that waits for the connection
   };
   const onStop = (): string => {
     looking = setInterval(look, LOOK_EVERY_MS);
@@ -196,14 +199,14 @@ function cancelling(host: RoomHost) {
   return { cancelled, onStop, end };
 }
 
-/** A model of the controller's own, by which samples are checked while the trained one is updated. */
+/** Opens a separate model by which the controller checks samples while the trained one is updated. */
 function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
   say('a second model checks what workers say');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
-/** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */
+/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights that training started from. */
 async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
@@ -226,8 +229,8 @@ const TRUSTING =
   'model to anything; nobody would see it.';
 
 /**
- * The config as a room trains by it: on-policy is mode a of the fully asynchronous pipeline, in which nothing is stale and groups are
- * trained in order. Throws InputError for what does not go together with it.
+ * Returns the config that a room trains by. On-policy becomes mode a of the fully asynchronous pipeline: no sample is stale, and groups are
+ * trained in order. Throws InputError for settings that conflict with it.
  */
 function asynchronous(config: TrainConfig, source: string): TrainConfig {
   if (pipelineOf(config).isAsync) return config;
@@ -241,7 +244,7 @@ function asynchronous(config: TrainConfig, source: string): TrainConfig {
   return room;
 }
 
-/** Throws InputError for a config by which a worker could not be found out. */
+/** Throws InputError if forged samples could not be detected under the config. */
 function expectVerifiable(config: TrainConfig): void {
   try {
     checkVerifiable(config);
@@ -253,7 +256,7 @@ function expectVerifiable(config: TrainConfig): void {
   }
 }
 
-/** Throws InputError for what only this machine could do of a sample. */
+/** Throws InputError if the reward or the task needs this machine. */
 function checkConfig({ reward, task }: TrainConfig): void {
   if (hasRewardModels(reward))
     throw new InputError(
@@ -276,7 +279,7 @@ function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOption
   return { folder, host: String(host), port, webSocketPort, tls };
 }
 
-/** The server of `--nats`; undefined without that flag. Throws InputError. */
+/** Returns the server of `--nats`; undefined without that flag. Throws InputError. */
 function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
   if (nats === undefined) return undefined;
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;

@@ -1,4 +1,4 @@
-/** `webgrpo score`: next-token log-probs of token sequences, to compare with any other implementation. */
+/** `webgrpo score`: prints next-token log-probs of token sequences, to compare with other implementations. */
 
 import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
 import { show } from '../../grpo/config/tree.ts';
@@ -17,10 +17,10 @@ import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { COMPILING } from '../run/session.ts';
 
-/** Tokens of a pass where no sequence is longer. */
+/** Tokens of a pass, unless a sequence is longer. */
 const TOKENS = 1024;
 
-/** Help of a `--dtype` flag for computing. */
+/** The `--dtype` flag of commands that compute. */
 export const COMPUTE_DTYPE_FLAG = {
   value: 'DTYPE',
   help: 'compute on float16 where the adapter can (default float32)',
@@ -65,23 +65,23 @@ export const score: Command = {
     const scores = await scoreWith(offered, sequences, true);
     const what = [format && `${format} weights`, used && `dtype ${used}`];
     if (exact) say(`${what.filter(Boolean).join(', ')} against float32: ${errorLine(scores, exact)}`);
-    // The log-probs and nothing else, whether --json is given or not: this output is for programs.
+    // Prints only the log-probs, with or without --json, because this output is for programs.
     currentIo().stdout.write(`${JSON.stringify(scores)}\n`);
   },
 };
 
-/** Tokens of the longest. Not Math.max(...): there may be more sequences than a call takes arguments. */
+/** Returns the length of the longest sequence. Math.max(...) would fail for many sequences, because each is an argument. */
 export const longest = (sequences: readonly number[][]): number =>
   sequences.reduce((most, { length }) => Math.max(most, length), 0);
 
-/** A format by name. Throws InputError. */
+/** Returns a format by its name. Throws InputError. */
 export function packedFormat(name: string | boolean): PackedFormat {
   const format = PACKED_FORMATS.find((known) => known === name);
   if (format) return format;
   throw new InputError(`--quantization is "${name}"; allowed: ${PACKED_FORMATS.join(', ')}.`);
 }
 
-/** The `dtype` of a spec for the flag; undefined = float32. Throws InputError. */
+/** Returns the `dtype` of an engine spec for the flag; undefined = float32. Throws InputError. */
 export function computeDtype(name: string | boolean | undefined): 'float16' | undefined {
   if (name === undefined || name === 'float32') return undefined;
   if (name === 'float16') return name;
@@ -102,7 +102,7 @@ async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean)
   }
 }
 
-/** Differences of log-probs, in nats a token. */
+/** Returns a line with the differences of log-probs, in nats per token. */
 function errorLine(scores: number[][], exact: number[][]): string {
   const errors = scores.flatMap((row, s) => row.map((logp, t) => Math.abs(logp - exact[s][t])));
   const mean = errors.reduce((a, b) => a + b, 0) / errors.length;
@@ -110,7 +110,7 @@ function errorLine(scores: number[][], exact: number[][]): string {
   return `mean error of a log-prob ${mean.toExponential(2)} nats, largest ${largest.toExponential(2)}, ${errors.length} tokens`;
 }
 
-/** Entry t of a sequence's array is log p(token t + 1 | tokens up to t), natural log, temperature 1. */
+/** Returns one array per sequence. Entry t is log p(token t + 1 | tokens up to t), natural log, temperature 1. */
 async function scoreSequences(
   { model }: DeviceEngine,
   sequences: number[][],
@@ -128,7 +128,7 @@ async function scoreSequences(
   return scores;
 }
 
-/** Throws an InputError that names the sequence and token that do not fit. */
+/** Validates token sequences. Throws InputError that names the first invalid sequence and token. */
 export function readSequences(json: unknown, { vocabSize, maxPositionEmbeddings }: ModelConfig, file: string) {
   const fail = (what: string): never => {
     throw new InputError(`${file} ${what}`);

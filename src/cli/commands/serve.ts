@@ -1,4 +1,4 @@
-/** `webgrpo serve`: a run whose samples are the calls of a client's agent, over HTTP with OpenAI's API. */
+/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with OpenAI's API. */
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -80,19 +80,19 @@ export const serve: Command = {
 interface Settings {
   listen: ListenOptions;
   timeoutS: number;
-  /** The first step starts when a request asks for it, not when enough groups are complete. */
+  /** True if steps start on request, not when enough groups are complete. */
   isManual: boolean;
   isEvaluated: boolean;
 }
 
-/** A run whose HTTP, episodes and complete groups stay when its device is lost. */
+/** A served run whose HTTP server, episodes and complete groups survive the loss of a device. */
 class ServedDevices {
   readonly #config: TrainConfig;
   readonly #settings: Settings;
   #groups: ClientGroups | undefined;
   #engine: CommandEngine | undefined;
   #server: Listening | undefined;
-  /** The last finished step. */
+  /** Metrics of the last finished step. */
   #metrics: Metrics | undefined;
   /** The request that waits for a step. */
   #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
@@ -101,7 +101,7 @@ class ServedDevices {
     [this.#config, this.#settings] = [config, settings];
   }
 
-  /** The session of a fresh device, by whose engine the episodes continue. */
+  /** Opens a session on a new device. Its engine continues the episodes. */
   async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
     const { timeoutS, isManual, isEvaluated } = this.#settings;
@@ -110,7 +110,7 @@ class ServedDevices {
     const limits = { timeoutS, stepWhen: isManual ? 'asked' : 'complete', outlives: true } as const;
     const close = async (error?: unknown) => {
       if (error instanceof DeviceLostError) this.#lose(engine, error);
-      else await this.close(); // before the engine goes
+      else await this.close(); // before the engine is closed
       session.close();
     };
     try {
@@ -128,7 +128,7 @@ class ServedDevices {
     await this.#server?.close();
   }
 
-  /** Continues the episodes on the engine of the present session. Serves from the first one on. */
+  /** Continues the episodes on the engine of the current session. Starts the HTTP server on the first call. */
   async serve(): Promise<void> {
     const [groups, engine] = [this.#groups!, this.#engine!];
     groups.attach(engine);
@@ -143,7 +143,7 @@ class ServedDevices {
     this.#asked = undefined;
   }
 
-  /** Takes a step that a request asks for, one at a time. */
+  /** Runs a step that a request asks for, one at a time. */
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
     if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));

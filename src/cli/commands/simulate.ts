@@ -1,4 +1,4 @@
-/** `webgrpo simulate`: what the three pipelines would make of a run's work, on one device or many, or in a room. */
+/** `webgrpo simulate`: predicts how long a run's work takes with each pipeline, on one device, several devices or a room. */
 
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -17,7 +17,7 @@ import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, readText } from '../files.ts';
 import { aligned } from '../table.ts';
 
-/** A step of the pipeline's start counts little among so many. */
+/** Number of simulated steps, enough for the start of the pipeline to matter little. */
 const STEPS = 20;
 
 export const simulateRun: Command = {
@@ -63,7 +63,7 @@ interface Row extends Simulated {
   devices: number;
   /** 0 = every device decodes and trains. */
   rolloutDevices: number;
-  /** Those that decode are workers of a room. */
+  /** True if the decoding devices are workers of a room. */
   isRoom: boolean;
   pipeline: Pipeline;
 }
@@ -81,7 +81,7 @@ const withPipeline = (config: TrainConfig, pipeline: Pipeline): TrainConfig => (
   trainer: { ...config.trainer, pipeline },
 });
 
-/** Each pipeline on devices that do both, and, from two on, with the split that gives the shortest step. */
+/** Returns each pipeline on devices that decode and train. With two or more devices, also with the split that gives the shortest step. */
 function rowsFor(work: Workload, config: TrainConfig, devices: number): Row[] {
   const simulated = (pipeline: Pipeline, rolloutDevices: number): Row => {
     const setup = setupOf(withPipeline(config, pipeline), { devices, rolloutDevices, steps: STEPS });

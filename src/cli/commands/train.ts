@@ -1,4 +1,4 @@
-/** `webgrpo train`: a GRPO run from a YAML, with its run folder, progress, Ctrl-C and final table. */
+/** `webgrpo train`: runs GRPO from a YAML, with run folder, progress lines, Ctrl-C and a final table. */
 
 import { join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -35,7 +35,7 @@ export const train: Command = {
   },
 };
 
-/** Prints what a run came to. Returns the exit code. @param again the command that continues with it */
+/** Prints the results of a run. Returns the exit code. @param again the command that continues the run */
 export function tellOfRun(
   io: Output,
   config: TrainConfig,
@@ -53,8 +53,8 @@ export function tellOfRun(
 }
 
 /**
- * One run into its folder, which no other process writes to meanwhile; its engines are gone when it returns.
- * @param checkpoint says which checkpoint folder to resume from, when the folder is this run's; undefined = from the start
+ * Trains one run into its folder, which is locked against other processes. Its engines are closed when this returns.
+ * @param checkpoint returns the checkpoint folder to resume from, called once the folder is locked; undefined = from the start
  */
 export async function runTraining(
   asked: TrainConfig,

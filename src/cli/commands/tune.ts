@@ -1,4 +1,4 @@
-/** `webgrpo tune`: which tiles of the matrix product are the fastest here, by timing them. */
+/** `webgrpo tune`: times the tile sizes of the matrix product and stores the fastest for this machine. */
 
 import { Gpu } from '../../gpu/device.ts';
 import { isMeasured } from '../../gpu/ops/matmul.ts';

@@ -1,4 +1,4 @@
-/** `webgrpo verify`: does this machine compute what it should? The first thing to run on a new GPU. */
+/** `webgrpo verify`: checks that this machine computes correctly. Run it first on a new GPU. */
 
 import { join } from 'node:path';
 import { Gpu } from '../../gpu/device.ts';
@@ -61,7 +61,7 @@ async function writeKernels(folder: string, io: Output): Promise<void> {
   }
 }
 
-/** Throws InputError if the file is not what `verifyCases` reads. */
+/** Reads a report of `verifyCases`. Throws InputError for any other file. */
 function lossReport(text: string, file: string) {
   try {
     return verifyCases(parseCases(text));

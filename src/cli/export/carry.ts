@@ -1,4 +1,4 @@
-/** Writes our settings under a peer's names (src/grpo/config/peerNames.ts), and lists those that an export leaves behind. */
+/** Writes our settings under a peer's names (src/grpo/config/peerNames.ts), and lists the settings that an export loses. */
 
 import { keyDocs } from '../../grpo/config/keys.ts';
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
@@ -8,7 +8,7 @@ import { leaves, show, valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { policyLossOf } from '../../grpo/losses/index.ts';
 
-/** A value that a peer reads. */
+/** A value in a peer's config. */
 export type Setting =
   | string
   | number
@@ -17,22 +17,22 @@ export type Setting =
   | readonly (string | number)[]
   | { readonly [name: string]: Setting };
 
-/** How a trainer reads our settings. */
+/** A peer trainer, and how it reads our settings. */
 export interface Peer {
   name: 'verl' | 'TRL';
-  /** Values that are not those of our key; undefined = not written. */
+  /** Values that differ from our key's value; undefined = not written. */
   values: Readonly<Record<string, (config: TrainConfig) => Setting | undefined>>;
-  /** Keys that are not written under their own name: another setting carries them, or they stay with this machine. */
+  /** Keys that are not written under their own name: another setting covers them, or they concern this machine only. */
   elsewhere: RegExp;
-  /** Keys of this config that the peer does not have, or reads in another way. A text says more. */
+  /** Keys of this config that the peer lacks or interprets differently. A string explains the difference. */
   lost(config: TrainConfig): Readonly<Record<string, boolean | string>>;
 }
 
-/** How a run is made, not what it computes. */
+/** Keys that affect how a run executes, not its results. */
 const OF_THIS_PROGRAM =
   /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|asyncTraining\.|rollout\.(speculative|preemption|asyncScheduling|valKwargs|agent)|data\.val|actor\.policyLoss\.)/;
 
-/** Returns the settings by the peer's names, and a sentence for each setting that is lost. */
+/** Returns the settings under the peer's names, and a sentence for each lost setting. */
 export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Peer) {
   const written = PEER_NAMES.flatMap(({ key, verl, trl }): [key: string, name: string, value: Setting][] => {
     const theirs = name === 'verl' ? verl : trl;
@@ -41,7 +41,7 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
     return value === undefined ? [] : [[key, theirs, value]];
   });
   const said = Object.entries(lost(config)).filter(([, applies]) => applies !== false);
-  // A value that is not written is the peer's own, or of what this run does not do.
+  // A key with a conversion in `values` counts as known even if nothing is written: the peer's default applies, or the run does not use it.
   const known = [...[...said, ...written].map(([key]) => key), ...Object.keys(values)];
   const unnamed = changedKeys(config).filter((key) => !known.includes(key) && !elsewhere.test(key));
   const sentence = (key: string, why: string | boolean) => {
@@ -59,13 +59,13 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
   };
 }
 
-/** False for a number of a loss that this run does not have. */
+/** False for a setting of a loss that this run does not use. */
 function isRead({ actor }: TrainConfig, key: string): boolean {
   const [, number] = /^actor\.policyLoss\.(?!lossMode)(\w+)/.exec(key) ?? [];
   return number === undefined || number in (policyLossOf(actor.policyLoss.lossMode).numbers ?? {});
 }
 
-/** Keys that were set to something but what they are by default. */
+/** Returns the keys whose value is not the default. */
 function changedKeys(config: TrainConfig): string[] {
   const byDefault = new Map([
     ...keyDocs(TRAIN_SCHEMA).map((doc) => [doc.path, doc.default] as const),

@@ -1,6 +1,6 @@
 /**
- * The chat template that an export writes. verl and TRL give the template the tools that they run, our run those that
- * `rollout.multiTurn.toolSchemasInPrompt` asks for: where these differ, the written template brings its own.
+ * The chat template that an export writes. verl and TRL pass all their tools to the template; our run passes those that
+ * `rollout.multiTurn.toolSchemasInPrompt` selects. If the two differ, the written template contains the tools itself.
  */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -20,14 +20,14 @@ interface TokenizerFiles {
   tokenizerConfigJson: Json;
 }
 
-/** True if a sample of the run calls tools; otherwise a call is plain text. */
+/** True if samples of the run call tools. Otherwise a call is plain text. */
 export const callsTools = ({ rollout }: TrainConfig): boolean =>
   rollout.multiTurn.enable && rollout.agent.defaultAgentLoop !== 'single_turn';
 
-/** Tools that are written in Python. */
+/** Tools that exist in Python too. */
 export const EXPORTED_TOOLS: readonly Tool[] = [calculator];
 
-/** Sentences: tools and a loop of the run that neither trainer gets. */
+/** Returns sentences about tools and loop settings of the run that neither peer supports. */
 export function toolsNotCarried({ rollout }: TrainConfig, tools: readonly Tool[]): string[] {
   const missing = tools.filter((tool) => !EXPORTED_TOOLS.includes(tool)).map(({ name }) => name);
   const loop = rollout.agent.defaultAgentLoop;
@@ -45,8 +45,8 @@ export function toolsNotCarried({ rollout }: TrainConfig, tools: readonly Tool[]
 }
 
 /**
- * tokenizer_config.json with which verl's or TRL's prompts are the tokens that our run's are. Throws InputError if the
- * tokenizer has no chat template.
+ * Returns a tokenizer_config.json with which prompts of verl or TRL have the same tokens as our run's. Throws InputError if the tokenizer
+ * has no chat template.
  * @param tools all tools of the run
  */
 export function exportedTokenizerConfig(
@@ -73,13 +73,13 @@ export function exportedTokenizerConfig(
 
 const QUESTION = { role: 'user', content: 'question' };
 
-/** The header of the assistant turn that a template writes last. */
+/** Returns the header of the assistant turn that a template ends with. */
 function generationPrompt(tokenizer: ChatTokenizer): string {
   const closed = tokenizer.applyChatTemplate([QUESTION], { addGenerationPrompt: false });
   return tokenizer.applyChatTemplate([QUESTION]).slice(closed.length);
 }
 
-/** TRL's own condition for tools: the template writes an assistant's `tool_calls` and what a tool says. */
+/** Returns TRL's condition for tools: the template renders an assistant's `tool_calls` and tool messages. */
 function writesCalls(tokenizer: ChatTokenizer): boolean {
   const [name, key, value, content] = ['name', 'key', 'value', 'content'].map((part) => `webgrpo-${part}`);
   const call = { type: 'function', function: { name, arguments: { [key]: value } } };
@@ -95,7 +95,7 @@ function writesCalls(tokenizer: ChatTokenizer): boolean {
   }
 }
 
-/** Puts calls behind a message's text. TRL needs a text for them; the tokens of a sampled call stay the sampled ones. */
+/** Appends calls to a message's text. TRL needs a text for them; the tokens of a sampled call stay unchanged. */
 const CALLS_AS_CONTENT =
   '{%- set all = namespace(messages=[]) %}{%- for message in messages %}' +
   "{%- if message.tool_calls %}{%- set said = namespace(text=message.content or '') %}" +
@@ -105,7 +105,7 @@ const CALLS_AS_CONTENT =
   '{%- else %}{%- set all.messages = all.messages + [message] %}{%- endif %}{%- endfor %}' +
   "{%- set messages = all.messages %}{{- '' }}";
 
-/** How transformers (5.13 and later) finds calls, by our format: fields of a response_template, which TRL runs. */
+/** Fields of a response_template by which transformers (5.13 and later) parses calls, per format. TRL uses them. */
 export const CALL_FIELDS: Readonly<Record<string, Json>> = {
   hermes: {
     open: '<tool_call>',
@@ -131,7 +131,7 @@ function responseTemplate(tokenizer: ChatTokenizer, calls: Json): Json {
   };
 }
 
-/** Sentence: verl's later turns begin at the tool's message, ours after the end token. */
+/** Returns a sentence about a difference: verl's later turns start at the tool's message, ours after the end token. */
 export function turnNotCarried(files: TokenizerFiles): string[] {
   const tokenizer = modelTokenizer(files);
   const turn = tokenizer.decode(tokenizer.encodeContinuation([{ role: 'tool', content: 'result' }]));

@@ -1,4 +1,4 @@
-/** Problems as Parquet rows, nested as verl and datasets want them. */
+/** Writes problems as Parquet rows, nested as verl and TRL expect them. */
 
 import type { SchemaElement } from 'hyparquet';
 import type { Problem } from '../../tasks/task.ts';
@@ -19,7 +19,7 @@ const group = (name: string, ...children: SchemaElement[][]): SchemaElement[] =>
   ...children.flat(),
 ];
 
-/** A list of { role, content }. */
+/** Schema of a list of { role, content }. */
 const PROMPT: SchemaElement[] = [
   { name: 'prompt', num_children: 1, repetition_type: 'OPTIONAL', converted_type: 'LIST' },
   { name: 'list', num_children: 1, repetition_type: 'REPEATED' },
@@ -37,7 +37,7 @@ const VERL_SCHEMA: SchemaElement[] = [
 
 const TRL_SCHEMA: SchemaElement[] = [{ name: 'root', num_children: 2 }, ...PROMPT, text('answer')];
 
-/** verl's columns: data_source, prompt, ability, reward_model, extra_info. */
+/** Returns verl's columns: data_source, prompt, ability, reward_model, extra_info. */
 export async function verlParquet({ split, problems }: ExportedSplit, dataSource: string): Promise<Uint8Array> {
   const columns = {
     data_source: problems.map(() => dataSource),
@@ -49,7 +49,7 @@ export async function verlParquet({ split, problems }: ExportedSplit, dataSource
   return writeParquet(columns, VERL_SCHEMA);
 }
 
-/** TRL's columns: prompt (a conversation), and answer for the reward function. */
+/** Returns TRL's columns: prompt (a conversation), and answer for the reward function. */
 export async function trlParquet({ problems }: ExportedSplit): Promise<Uint8Array> {
   return writeParquet({ prompt: problems.map(promptOf), answer: problems.map(({ answer }) => answer) }, TRL_SCHEMA);
 }

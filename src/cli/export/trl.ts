@@ -1,4 +1,4 @@
-/** Our config as a script that runs TRL's GRPOTrainer (1.10 to 1.16). test/unit/exportMeanings.test.ts compares the losses. */
+/** Writes our config as a script that runs TRL's GRPOTrainer (1.10 to 1.16). test/unit/exportMeanings.test.ts compares the losses. */
 
 import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
@@ -9,7 +9,7 @@ import { carry, type Peer, type Setting } from './carry.ts';
 import { CALL_FIELDS, callsTools } from './chatTemplate.ts';
 import train from './python/train.py?raw';
 
-/** The aggregation of each loss_type. */
+/** The loss aggregation of each loss_type. */
 const AGGREGATION: Readonly<Record<string, string>> = {
   dapo: 'token-mean',
   cispo: 'token-mean',
@@ -20,7 +20,7 @@ const AGGREGATION: Readonly<Record<string, string>> = {
   luspo: 'seq-mean-token-sum',
 };
 
-/** TRL's loss_type of our loss and of the aggregation that it runs with; undefined if TRL has none. */
+/** Returns TRL's loss_type for our loss and aggregation; undefined if TRL has none. */
 function lossType({ policyLoss: { lossMode }, lossAggMode }: TrainConfig['actor']): string | undefined {
   if (['cispo', 'sapo', 'luspo', 'vespo'].includes(lossMode)) return lossMode;
   if (lossMode !== 'vanilla' && lossMode !== 'gspo') return undefined;
@@ -28,15 +28,17 @@ function lossType({ policyLoss: { lossMode }, lossAggMode }: TrainConfig['actor'
   return ['dapo', 'grpo', 'dr_grpo'].find((type) => AGGREGATION[type] === aggregation);
 }
 
-/** Updates of a step. One "step" of TRL is one update; ours draws so many prompts and then updates several times. */
+/** Updates per step. One "step" of TRL is one update; one of ours samples several prompts and then updates several times. */
 const updatesOf = ({ data, actor }: TrainConfig) => (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
 const isSequenceLevel = ({ actor }: TrainConfig) => ['gspo', 'luspo'].includes(actor.policyLoss.lossMode);
-/** TRL's delta bounds the ratio itself; where it is below the clip it would cut good advantages too. */
+/**
+ * True if TRL's delta has the meaning of clipRatioC. TRL bounds the ratio itself, so a delta below the clip would also cut good advantages.
+ */
 const deltaHolds = ({ clipRatioC, clipRatioHigh }: TrainConfig['actor']) => clipRatioC >= 1 + clipRatioHigh;
 const isKl = ({ actor }: TrainConfig) => actor.useKlLoss && ['k3', 'low_var_kl', 'r*k3'].includes(actor.klLossType);
 const isPlainCosine = ({ minLrRatio, numCycles }: TrainConfig['actor']['optim']) =>
   minLrRatio === 0 && numCycles === 0.5;
-/** Updates of linear rise, by either key. */
+/** Returns the number of warm-up updates, set by either key. */
 const warmup = (config: TrainConfig) =>
   warmupSteps(config.actor.optim, config.trainer.totalTrainingSteps * updatesOf(config));
 const ifAdaptive = (key: 'entropyCoeffDelta' | 'entropyCoeffMin' | 'entropyCoeffMax') => (config: TrainConfig) =>
@@ -147,7 +149,7 @@ const TRL: Peer = {
   },
 };
 
-/** Returns the arguments of TRL's GRPOConfig, and sentences about settings that it does not have. */
+/** Returns the arguments of TRL's GRPOConfig, and sentences about settings that TRL lacks. */
 export function trlRun(config: TrainConfig): { settings: Record<string, Setting>; notCarried: string[] } {
   const { settings, notCarried } = carry(config, TRL);
   const { actor, rollout, trainer } = config;
@@ -162,7 +164,7 @@ export function trlRun(config: TrainConfig): { settings: Record<string, Setting>
         !isPlainCosine(optim) && { lr_scheduler_kwargs: { min_lr_rate, num_cycles } }),
       ...(actor.entropyTarget !== undefined && { use_adaptive_entropy: true }),
       ...(trainer.refUpdateFreq > 0 && { sync_ref_model: true }),
-      // A batch of TRL's evaluation holds whole groups.
+      // A batch of TRL's evaluation must hold complete groups.
       ...(trainer.testFreq > 0 && {
         eval_strategy: 'steps',
         per_device_eval_batch_size: actor.ppoMiniBatchSize * rollout.valKwargs.n,
@@ -181,7 +183,7 @@ function python(value: Setting): string {
   return `{${entries.join(', ')}}`;
 }
 
-/** Returns train.py, to be started in its own folder. */
+/** Returns train.py, which must be started in its own folder. */
 export function trlScript({ settings }: { settings: Record<string, Setting> }, withTools: boolean): string {
   const lines = Object.entries(settings).map(([key, value]) => `        ${key}=${python(value)},\n`);
   const script = withTools ? train : train.replaceAll(/.*calculator.*\n/g, '');

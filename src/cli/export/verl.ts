@@ -1,6 +1,6 @@
 /**
- * Our config as Hydra overrides of verl's `ppo_trainer` (0.9). test/unit/export.test.ts holds the names against verl's generated config,
- * exportPeers.test.ts against a checkout of it.
+ * Writes our config as Hydra overrides of verl's `ppo_trainer` (0.9). test/unit/export.test.ts checks the names against verl's generated
+ * config, exportPeers.test.ts against a checkout of verl.
  */
 
 import { correctionSettings } from '../../grpo/correction/settings.ts';
@@ -17,7 +17,7 @@ const ESTIMATORS = /^(grpo|rloo|opo|reinforce_plus_plus|reinforce_plus_plus_base
 const KL_TYPES = /^(kl|(k1|abs|k3)\+?|mse|k2|low_var_kl)$/;
 const known = (names: RegExp, name: string, otherwise: string) => (names.test(name) ? name : otherwise);
 
-/** REINFORCE is a mode of verl's rollout correction, not a loss of its own. */
+/** In verl, REINFORCE is a mode of the rollout correction, not a separate loss. */
 const isReinforce = (config: TrainConfig) =>
   config.actor.policyLoss.lossMode === 'reinforce' && correctionSettings(config).bypassMode;
 
@@ -31,13 +31,13 @@ const VERL: Peer = {
     /^(model\.|task\.|seed$|asyncTraining\.|rollout\.(maxNumSeqs|agent\.)|actor\.(ppoMicroBatch|clipRatio$)|algorithm\.normAdv|data\.chatTemplateKwargs|trainer\.(defaultLocalDir|resume|logger))/,
   values: {
     'actor.policyLoss.lossMode': ({ actor }) => known(LOSSES, actor.policyLoss.lossMode, 'vanilla'),
-    // TRL's absolute bound as verl reads it, 1 + clip_ratio_high.
+    // TRL's absolute bound in verl's notation, 1 + clip_ratio_high.
     'actor.clipRatioHigh': ({ actor: { policyLoss, clipRatioHigh } }) =>
       policyLoss.lossMode === 'cispo' && policyLoss.wMax !== undefined ? policyLoss.wMax - 1 : clipRatioHigh,
     'actor.klLossType': ({ actor }) => known(KL_TYPES, actor.klLossType, 'low_var_kl'),
     'actor.optim.optimizer': ({ actor: { optim } }) => (optimizerOf(optim).name === 'SGD' ? 'SGD' : undefined),
     'actor.optim.lrSchedulerType': ({ actor: { optim } }) => known(/^cosine$/, optim.lrSchedulerType, 'constant'),
-    // Partial rollout is this trainer's own; verl's sampler does not start more prompts than it trains on.
+    // Partial rollout exists only in this trainer. verl's sampler does not start more prompts than it trains on.
     'rollout.overSampleRate': () => undefined,
     'rollout.topK': ({ rollout }) => off(rollout.topK),
     'rollout.valKwargs.topK': ({ rollout }) => off(rollout.valKwargs.topK),
@@ -59,7 +59,7 @@ const VERL: Peer = {
     },
     'algorithm.rolloutCorrection.rolloutIsThreshold': (config) => correctionSettings(config).rolloutIsThreshold,
     'algorithm.rolloutCorrection.rolloutRs': (config) => correctionSettings(config).rolloutRs || undefined,
-    // verl's false computes the log-probs again, which is what its two programs need; only REINFORCE is defined by true.
+    // With false, verl recomputes the log-probs, which its two engines need. Only REINFORCE requires true.
     'algorithm.rolloutCorrection.bypassMode': (config) => isReinforce(config) || undefined,
     'reward.overlongBuffer.len': ({ reward }) => reward.overlongBuffer.len || undefined,
     'reward.overlongBuffer.penaltyFactor': ({ reward: { overlongBuffer } }) =>
@@ -106,13 +106,13 @@ const VERL: Peer = {
   },
 };
 
-/** verl's config has no such keys until they are added; `++` is right where a version has them. */
+/** Keys that verl's config lacks until they are added. `++` also works in a version that has them. */
 const ADDED =
   /^(algorithm\.(filter_groups\.|gdpo_)|reward\.reward_kwargs\.|actor_rollout_ref\.actor\.policy_loss\.dro_beta)/;
 
 /**
- * Returns the overrides, and sentences about settings that verl's trainer does not have.
- * @param folder where verl finds the files
+ * Returns the overrides, and sentences about settings that verl's trainer lacks.
+ * @param folder folder in which verl finds the files
  */
 export function verlRun(config: TrainConfig, folder: string): { overrides: Override[]; notCarried: string[] } {
   const { settings, notCarried } = carry(config, VERL);
@@ -129,7 +129,10 @@ export function verlRun(config: TrainConfig, folder: string): { overrides: Overr
   };
 }
 
-/** verl takes a class of PyTorch by its name; a trainer of all weights cannot be given Muon, which is for matrices alone. */
+/**
+ * Returns the optimizer. verl takes a class of PyTorch by name. Its trainer updates all weights with one class, so it cannot use Muon,
+ * which is for matrices only.
+ */
 function optimizerOverrides(optim: TrainConfig['actor']['optim']): Override[] {
   const at = 'actor_rollout_ref.actor.optim';
   const spec = optimizerOf(optim);
@@ -141,7 +144,7 @@ function optimizerOverrides(optim: TrainConfig['actor']['optim']): Override[] {
   ];
 }
 
-/** Overrides that follow from where the files are, from one GPU, or from several of our keys. */
+/** Returns overrides that depend on the folder, on the use of one GPU, or on several of our keys. */
 function fixed(config: TrainConfig, folder: string): Override[] {
   const { actor, algorithm, data, reward, rollout } = config;
   const overridesIf = (applies: boolean, ...overrides: Override[]) => (applies ? overrides : []);
@@ -160,7 +163,7 @@ function fixed(config: TrainConfig, folder: string): Override[] {
     ['actor_rollout_ref.actor.clip_ratio', actor.clipRatioLow],
     ['actor_rollout_ref.actor.optim.clip_grad', actor.gradClip],
     ...optimizerOverrides(actor.optim),
-    // Else verl divides by the longest response of the batch.
+    // Otherwise verl divides by the longest response of the batch.
     ...overridesIf(actor.lossAggMode === 'seq-mean-token-sum-norm', [
       'actor_rollout_ref.actor.loss_scale_factor',
       data.maxResponseLength,
@@ -190,7 +193,7 @@ function fixed(config: TrainConfig, folder: string): Override[] {
   ];
 }
 
-/** Returns `key=value` as Hydra reads it in a shell. */
+/** Returns `key=value` quoted for Hydra in a shell. */
 export function hydraWord([key, value]: Override): string {
   if (Array.isArray(value)) return `'${key}=[${value.join(',')}]'`;
   return typeof value === 'string' ? `"${key}=${value}"` : `${key}=${JSON.stringify(value)}`;

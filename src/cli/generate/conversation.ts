@@ -1,4 +1,4 @@
-/** A conversation with a model, streamed: every turn continues from what the engine has in its cache. */
+/** A streamed conversation with a model. Every turn continues from the engine's KV cache. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop, heldBack } from '../../rollout/decode/stopStrings.ts';
@@ -8,7 +8,7 @@ export interface Answer {
   text: string;
   tokenIds: number[];
   stopReason: Generation['stopReason'];
-  /** From the question to the last token, the question's own tokens computed in it. */
+  /** Seconds from the question to the last token, including prefill of the question. */
   seconds: number;
   tokensPerSecond: number;
 }
@@ -21,16 +21,17 @@ interface ConversationOptions {
   contextLength: number;
   key: [number, number];
   sampling: SamplingParams;
-  /** Told the text as it comes. */
+  /** Called with each new piece of text. */
   onText: (text: string) => void;
 }
 
 const ID = 'conversation';
 
+/** A conversation in one slot of an engine. */
 export class Conversation {
   readonly #options: ConversationOptions;
   #ids: number[];
-  /** The last answer lacks its end token. */
+  /** True if the last answer ended without an end token. */
   #open = false;
 
   constructor(options: ConversationOptions) {
@@ -38,12 +39,12 @@ export class Conversation {
     this.#ids = [...options.promptIds];
   }
 
-  /** Tokens that it may still gain. */
+  /** Number of tokens that can still be added. */
   get room(): number {
     return this.#options.contextLength - this.#ids.length;
   }
 
-  /** Puts the user's next message after an answer; false, and nothing changes, where no room is left for another. */
+  /** Appends the user's next message after an answer. Returns false and changes nothing if the context is full. */
   say(content: string): boolean {
     const { tokenizer } = this.#options;
     const end = this.#open ? [tokenizer.eosTokenIds[0]] : [];
@@ -79,7 +80,7 @@ export class Conversation {
   }
 }
 
-/** Shows text token by token, without what may turn out to be part of a character or of a stop string. */
+/** Shows text token by token. A tail that can become part of a character or of a stop string is held back. */
 class Screen {
   readonly #tokenizer: ChatTokenizer;
   readonly #sampling: SamplingParams;
@@ -99,7 +100,7 @@ class Screen {
     this.#show(text.slice(0, text.length - heldBack(text, this.#sampling.stop ?? [])));
   }
 
-  /** Shows the rest; returns the whole text. */
+  /** Shows the rest and returns the complete text. */
   end(ids: number[], stopString: string | undefined): string {
     const include = this.#sampling.includeStopStrInOutput ?? false;
     const whole = this.#decode(ids);
@@ -110,7 +111,7 @@ class Screen {
   }
 
   #show(text: string): void {
-    if (!text.startsWith(this.#shown)) return; // held back: the rest comes with a later token
+    if (!text.startsWith(this.#shown)) return; // the rest is held back until a later token
     this.#onText(text.slice(this.#shown.length));
     this.#shown = text;
   }

@@ -1,4 +1,4 @@
-/** What `webgrpo init` writes: the files of these folders with the task's name in place of "my-task". */
+/** Templates of `webgrpo init`: the files of these folders, with the task's name instead of "my-task". */
 
 import environmentConfig from './environment/config.yaml?raw';
 import environmentReadme from './environment/README.md?raw';
@@ -42,7 +42,7 @@ export const TEMPLATES: Readonly<Record<string, Template>> = {
   },
 };
 
-/** 400 word problems, no two alike. */
+/** Returns 400 different word problems. */
 function sums(): string {
   const line = (i: number) => {
     const [a, b] = [3 + ((i * 7) % 40), 3 + ((i * 11 + Math.floor(i / 40)) % 40)];
@@ -52,8 +52,8 @@ function sums(): string {
 }
 
 /**
- * The files of a new task, by name.
- * @param command how webgrpo is started in its folder
+ * Returns the files of a new task, by name.
+ * @param command command that starts webgrpo in the new folder
  */
 export function filesOf({ files }: Template, name: string, command: string): Map<string, string> {
   const filled = (text: string) => text.replaceAll('my-task', name).replaceAll('npx webgrpo', () => command);

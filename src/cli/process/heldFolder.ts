@@ -1,4 +1,4 @@
-/** A run folder while a run writes to it: locked against every other run, and watched, since a folder can be taken away under its run. */
+/** The folder of a run in progress. It is locked against other runs, and watched because users can rename or delete it meanwhile. */
 
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -8,15 +8,15 @@ import { disk } from '../files.ts';
 import { exitOnSignals } from './interrupt.ts';
 import { lockFolder, type RunLock } from './lock.ts';
 
-/** A run folder that no other process may write to, until the end of the block that declares it by `using`. */
+/** A run folder that no other process can write to, until the end of the block that declares it with `using`. */
 interface HeldFolder extends Disposable {
-  /** Its methods reject with FolderGoneError once the folder is renamed, deleted or replaced. */
+  /** File system whose writes reject with FolderGoneError once the folder is renamed, deleted or replaced. */
   files: FileSystem;
 }
 
 /** Locks a run folder. Throws InputError if another run holds it. */
 export function holdFolder(folder: string): HeldFolder {
-  exitOnSignals(); // a signal lets go of the lock
+  exitOnSignals(); // a signal must release the lock
   const locks: RunLock[] = [];
   const release = () => locks.forEach((lock) => lock.release());
   try {
@@ -28,13 +28,13 @@ export function holdFolder(folder: string): HeldFolder {
   return { files: watched(folder, () => locks.every((lock) => lock.isHeld())), [Symbol.dispose]: release };
 }
 
-/** The folder's name, and that of what it is a link to. */
+/** Returns the folder's name and, for a link, the name of its target. */
 function namesOf(folder: string): Set<string> {
   const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
   return new Set([join(real(dirname(resolve(folder))), basename(resolve(folder))), real(folder)]);
 }
 
-/** The disk, for writing to one run folder from its first file on. */
+/** Returns a file system for one run folder, which checks before each write that the folder is still held. */
 export function watched(folder: string, isHeld: () => boolean): FileSystem {
   let own: string | undefined;
   const identity = () => {

@@ -1,33 +1,36 @@
 /**
- * SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). The first asks the run for a clean stop, which saves: the process ends with
- * STOPPED_EXIT_CODE. The second, or any while nothing is worth saving, ends it at once by that signal, which a shell calls 128 + its
- * number.
+ * Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). The first signal asks the run to stop cleanly and save; the process then
+ * exits with STOPPED_EXIT_CODE. The second, or any while there is nothing to save, ends the process immediately by that signal. A shell
+ * reports that as 128 + its number.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { currentIo, type Io, type Signal } from './io.ts';
 
-/** Exit code of a run that was stopped and saved: it differs from those of a finished, failed or killed run. */
+/** Exit code of a run that was stopped and saved. Differs from the codes of finished, failed and killed runs. */
 export const STOPPED_EXIT_CODE = 3;
 
-/** For --help. */
+/** Text about stopping in --help. */
 export const STOPS =
   'Ctrl-C, SIGTERM and SIGHUP end the run after the step that it is in, and an evaluation at once; the run is saved, and the exit\n' +
   `code is ${STOPPED_EXIT_CODE}. A second one ends the process at once, with 128 + the signal's number. One process at a time may write to\n` +
   'a run folder.';
 
-/** A signal to a process group comes twice where a parent (npm, scripts/webgrpo.mjs) hands its own on: within this it is one. */
+/**
+ * Milliseconds within which two signals count as one. A process group receives a signal twice if a parent (npm, scripts/webgrpo.mjs)
+ * forwards its own.
+ */
 const SAME_SIGNAL_MS = 300;
 
 interface Asked {
-  /** What a first signal asks; undefined if nothing is worth saving. */
+  /** Called on the first signal; undefined if there is nothing to save. */
   stopRun?: (() => void) | undefined;
   at: number;
 }
 
 const listening = new WeakMap<Io, Asked>();
 
-/** From now on what listens to the process's end (a lock) is done when a signal ends it. */
+/** Makes a signal run the listeners of the process's exit, such as the release of a lock. */
 export function exitOnSignals(): Asked {
   const io = currentIo();
   const known = listening.get(io);
@@ -38,7 +41,7 @@ export function exitOnSignals(): Asked {
   return asked;
 }
 
-/** Calls `stop` on the first signal. Returns what makes signals end the process again. */
+/** Calls `stop` on the first signal. Returns a function that makes signals end the process again. */
 export function onInterrupt(stop: () => void): () => void {
   const asked = exitOnSignals();
   asked.stopRun = AsyncLocalStorage.bind(stop);

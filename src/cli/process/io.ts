@@ -1,4 +1,7 @@
-/** Streams, environment and signals of a command: those of the process, or a caller's in its own process, as tests do. */
+/**
+ * Streams, environment and signals of a command. They belong to the process, or to a caller that runs commands in its own process, as tests
+ * do.
+ */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { constants } from 'node:os';
@@ -8,7 +11,7 @@ import type { DeviceLostError } from '../../errors.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
 import type { EngineSpec } from '../../workers/engineSpec.ts';
 
-/** Signals that ask a command to end. */
+/** Signals that request the end of a command. */
 export const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 export type Signal = (typeof SIGNALS)[number];
 
@@ -17,10 +20,10 @@ interface Writer {
   isTTY?: boolean;
 }
 
-/** What a command uses of an engine. */
+/** The parts of an engine that commands use. */
 export interface CommandEngine extends TrainerEngine {
   readonly adapter: AdapterSummary;
-  /** Resolves when its device is lost. */
+  /** Resolves when the engine's device is lost. */
   readonly lost: Promise<DeviceLostError>;
   destroy(): void;
 }
@@ -31,7 +34,7 @@ export interface Io {
   readonly stdout: Writer;
   readonly stderr: Writer;
   readonly env: NodeJS.ProcessEnv;
-  /** Calls `handle` on every signal from now on. */
+  /** Registers a handler for every later signal. */
   onSignal(handle: (signal: Signal) => void): void;
   /** Ends the process as the signal does by default. */
   endBy(signal: Signal): void;
@@ -39,7 +42,7 @@ export interface Io {
   createEngine?: (spec: EngineSpec) => Promise<CommandEngine>;
 }
 
-/** The process itself. */
+/** The io of the real process. */
 export const processIo: Io = {
   stdin: process.stdin,
   stdout: process.stdout,
@@ -48,18 +51,18 @@ export const processIo: Io = {
   onSignal(handle) {
     for (const signal of SIGNALS) process.on(signal, () => handle(signal));
   },
-  /** Not by `process.exit`: that takes the driver apart under its own threads, which crash (SIGSEGV) where they compute. */
+  /** Uses the signal instead of `process.exit`. That would unload the driver under its own running threads, which then crash (SIGSEGV). */
   endBy(signal) {
     process.emit('exit', 128 + constants.signals[signal]);
-    process.removeAllListeners(signal); // so that it means to the system what it always does
+    process.removeAllListeners(signal); // restores the signal's default effect
     process.kill(process.pid, signal);
   },
 };
 
 const current = new AsyncLocalStorage<Io>();
 
-/** The io of the command that this code runs for; the process's outside of one. */
+/** Returns the io of the command that this code runs in; outside of a command, the process's. */
 export const currentIo = (): Io => current.getStore() ?? processIo;
 
-/** Runs `work` and everything that it starts with this io. */
+/** Runs `work`, including everything that it starts, with this io. */
 export const withIo = <T>(io: Io, work: () => T): T => current.run(io, work);

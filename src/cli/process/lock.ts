@@ -1,6 +1,6 @@
 /**
- * One run a folder: `.NAME.lock` beside the folder NAME says which process has it, for as long as it does. A killed process leaves its
- * lock behind; the next one finds that process gone, and takes the lock over.
+ * Locks a run folder for one process. `.NAME.lock` next to the folder NAME names that process. A killed process leaves its lock behind; the
+ * next process detects that and takes the lock over.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -9,15 +9,15 @@ import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
 
-/** What a lock file holds, as JSON. */
+/** Content of a lock file, as JSON. */
 interface Holder {
   pid: number;
   host: string;
-  /** When it was locked, for people. */
+  /** Time of the lock, for people to read. */
   since: string;
-  /** Boot and start time of the process, which tell it from a later one with its number; absent if there is no /proc. */
+  /** Boot and start time of the process, because ids of processes are reused. Undefined without /proc. */
   started?: string;
-  /** Tells this lock from every other. */
+  /** Random text that distinguishes this lock from every other. */
   nonce: string;
 }
 
@@ -27,7 +27,7 @@ export interface RunLock {
   release(): void;
 }
 
-/** Throws InputError if another process holds the folder (it names the process and since when), or if no lock can be written. */
+/** Locks a folder. Throws InputError if another process holds it (naming the process and the time), or if no lock can be written. */
 export function lockFolder(folder: string): RunLock {
   const path = join(dirname(resolve(folder)), `.${basename(resolve(folder))}.lock`);
   const started = startOf(process.pid);
@@ -52,8 +52,8 @@ export function lockFolder(folder: string): RunLock {
 }
 
 /**
- * Makes the lock `path` this process's. Only the process that holds the lock of a dead process's lock may replace it, and it looks again
- * first, because another process may have replaced it before.
+ * Writes the lock `path` for this process. To replace a dead process's lock, a process must first lock that lock. It then checks again,
+ * because another process can have replaced the lock already.
  */
 function claim(path: string, mine: Holder, folder: string): void {
   for (let attempt = 1; ; attempt++) {
@@ -83,7 +83,7 @@ function heldSentence(folder: string, path: string, { pid, host, since }: Holder
   return `${folder} is another run's: ${who}. Wait until it ends, stop it (kill ${pid}), or give this one another name (name=...).`;
 }
 
-/** Undefined if there is no such file, or none that this file has written. */
+/** Returns the holder in a lock file. Undefined if the file is missing or was not written by this module. */
 function holderOf(path: string): Holder | undefined {
   try {
     const holder = JSON.parse(readFileSync(path, 'utf8')) as Holder;
@@ -100,11 +100,11 @@ function isAlive({ pid, started }: Holder): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return codeOf(error) === 'EPERM'; // another user's process
+    return codeOf(error) === 'EPERM'; // the process exists, but belongs to another user
   }
 }
 
-/** Linux: boot and start time of a process; 'ended' for one whose parent has not asked for its exit code yet. */
+/** Returns boot and start time of a process on Linux; 'ended' for a process whose exit code its parent has not read yet. */
 function startOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -116,12 +116,12 @@ function startOf(pid: number): string | undefined {
   }
 }
 
-/** Removes the folders that the lock needed, so that a run that is refused before it has written anything leaves none. */
+/** Removes the folders that the lock needed, so that a run that is refused before it wrote anything leaves none behind. */
 function removeEmpty(folder: string, outermost: string | undefined): void {
   try {
     for (; outermost !== undefined && folder.startsWith(outermost); folder = dirname(folder)) rmdirSync(folder);
   } catch {
-    // One of them holds something else.
+    // One of them is not empty.
   }
 }
 

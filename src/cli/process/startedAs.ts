@@ -1,12 +1,12 @@
-/** How this command line was started, for the lines that it tells a user to type. */
+/** Finds out how this command line was started, for commands that messages tell a user to type. */
 
 import { basename, delimiter, join, relative, sep } from 'node:path';
 import { currentIo } from './io.ts';
 
 /**
- * "npm run -s webgrpo --" in a checkout (its starter says so), "npx webgrpo" for an installed package, "webgrpo" for one on the
- * PATH.
- * @param script the program's path as Node was given it, links not followed
+ * Returns "npm run -s webgrpo --" in a checkout (its starter script sets a variable), "npx webgrpo" for an installed package, "webgrpo" for
+ * one on the PATH.
+ * @param script path of the program as Node received it, without following links
  */
 export function startedAs(env: NodeJS.ProcessEnv = currentIo().env, script = process.argv[1] ?? ''): string {
   if (env['WEBGRPO_STARTED_AS']) return env['WEBGRPO_STARTED_AS'];
@@ -16,21 +16,21 @@ export function startedAs(env: NodeJS.ProcessEnv = currentIo().env, script = pro
   return isOnPath ? 'webgrpo' : `node ${script}`;
 }
 
-/** The same for a user who goes to another folder first: npm would run a checkout's command in the checkout. */
+/** Like `startedAs`, for a user who first changes to another folder. npm would run a checkout's command in the checkout. */
 export function startedIn(folder: string, env: NodeJS.ProcessEnv = currentIo().env): string {
   const checkout = env['WEBGRPO_CHECKOUT'];
   return checkout ? `node ${quoted(join(relative(folder, checkout), 'scripts', 'webgrpo.mjs'))}` : startedAs(env);
 }
 
-/** Characters of a sentence; what it quotes may be as long as a command line can be. */
+/** Maximum number of characters of a message. A message can quote a command line of any length. */
 const LONGEST_SENTENCE = 1000;
 
-/** A message on one line: it may quote anything that was given. */
+/** Returns a message on one line, truncated. It can quote any input. */
 export function oneLine(message: string): string {
   const text = message.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
   return text.length > LONGEST_SENTENCE ? `${text.slice(0, LONGEST_SENTENCE - 203)}...${text.slice(-200)}` : text;
 }
 
-/** A word as a shell takes it unchanged. */
+/** Quotes a word for a shell, if needed. */
 export const quoted = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;

@@ -1,4 +1,4 @@
-/** An engine with the weights that a step is replayed at. */
+/** Creates an engine with the weights that a step is replayed at. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,17 +14,17 @@ import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
-/** Where weights are from: a checkpoint folder, or the model that the run began with. */
+/** Source of weights: a checkpoint folder, or the model that the run started from. */
 export interface WeightsPlace {
-  /** Undefined = the model that the run began with. */
+  /** Undefined = the model that the run started from. */
   checkpoint: string | undefined;
-  /** In words, for tables and pages. */
+  /** Description for tables and pages. */
   words: string;
 }
 
 /**
- * The weights to replay a step at: those that `--checkpoint` names, a step of the run or a folder, else the newest of the run from before
- * the step's update. Throws InputError.
+ * Selects the weights to replay a step at: those of `--checkpoint` (a step of the run or a folder). By default, the run's newest weights
+ * from before the step's update. Throws InputError.
  */
 export async function weightsFor(
   folder: RunFolder,
@@ -47,12 +47,12 @@ export async function weightsFor(
   );
 }
 
-/** An engine without rollout, on the run's base model; `useWeights` then puts the weights of a place into it. */
+/** Opens an engine without rollout on the run's base model. Call `useWeights` to load other weights. */
 export async function openReplayEngine(config: TrainConfig, { checkpoint }: WeightsPlace): Promise<CommandEngine> {
   const warm = await withWarmStart(config);
   const { path, loraAdapterPath, customChatTemplate } = warm.model;
   const trainsAdapter = config.model.loraRank > 0 || loraAdapterPath !== undefined;
-  // A run of whole weights does not need the model that it began with.
+  // A run that trains all weights does not need its initial model.
   const base =
     checkpoint === undefined || trainsAdapter || !existsSync(join(checkpoint, 'config.json')) ? path : checkpoint;
   const model = await withChatTemplate(await loadWithAdapter(base, loraAdapterPath), customChatTemplate);
@@ -61,7 +61,7 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
   return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
 }
 
-/** Throws InputError if the checkpoint is damaged, or of another model. */
+/** Loads the weights of a checkpoint. Throws InputError if it is damaged, or of another model. */
 export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsPlace): Promise<void> {
   if (checkpoint === undefined) return;
   const { weights } = await loadTrainerCheckpoint(disk, checkpoint, say);

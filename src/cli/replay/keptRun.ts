@@ -1,4 +1,4 @@
-/** A run folder with the steps that it kept, and the config that each of them was made under. */
+/** A run folder with kept steps, and the config of each step. */
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
@@ -11,11 +11,11 @@ import { say } from '../run/progress.ts';
 
 export interface KeptRun {
   folder: RunFolder;
-  /** Steps that are kept, in order; at least one. */
+  /** Numbers of the kept steps, in order; at least one. */
   steps: number[];
 }
 
-/** Throws InputError if the folder is not a run, or has kept nothing. */
+/** Opens a run folder. Throws InputError if the folder is not a run or has no kept steps. */
 export async function openKeptRun(path: string): Promise<KeptRun> {
   const folder = RunFolder.open(disk, path);
   const config = folder.file('config.yaml');
@@ -27,7 +27,7 @@ export async function openKeptRun(path: string): Promise<KeptRun> {
   );
 }
 
-/** The steps that `--step` names. Throws InputError. */
+/** Returns the steps that `--step` names. Throws InputError. */
 export function chosenSteps(
   { folder, steps }: KeptRun,
   flag: string | boolean | undefined,
@@ -43,14 +43,14 @@ export function chosenSteps(
   );
 }
 
-/** "step 4", "steps 1 to 8" or "steps 1, 4, 9". */
+/** Formats "step 4", "steps 1 to 8" or "steps 1, 4, 9". */
 function listed(steps: readonly number[]): string {
   const [first, last] = [steps[0], steps.at(-1)!];
   if (first === last) return `step ${first}`;
   return `steps ${last - first === steps.length - 1 ? `${first} to ${last}` : steps.join(', ')}`;
 }
 
-/** A kept step, and the text of the config that it was made under: of those in the folder the one that it names. */
+/** Reads a kept step and the text of its config. A folder can hold several configs; the step names its own by a hash. */
 export async function openStep({ folder }: KeptRun, step: number): Promise<{ kept: KeptStep; configText: string }> {
   const kept = await readKept(folder, step);
   const files = (await disk.list(folder.path)).filter((name) => /^config(-\d+)?\.yaml$/.test(name)).sort();
@@ -62,6 +62,6 @@ export async function openStep({ folder }: KeptRun, step: number): Promise<{ kep
   return { kept, configText: await readText(folder.file('config.yaml')) };
 }
 
-/** A config of a run folder, with overrides. Throws InputError. */
+/** Parses a config of a run folder, with overrides. Throws InputError. */
 export const parsed = (text: string, source: string, overrides: string[] = []): TrainConfig =>
   parseTrainConfig(text, { source, overrides, note: () => {} });

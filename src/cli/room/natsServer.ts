@@ -1,4 +1,4 @@
-/** The nats-server that `webgrpo room` starts: found, configured once, started, ended. */
+/** The nats-server process of `webgrpo room`: finds, configures, starts and ends it. */
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -11,10 +11,10 @@ import { currentIo } from '../process/io.ts';
 import { natsServerPath } from './natsServerPath.mjs';
 
 export interface ServerOptions {
-  /** Folder of its configuration and its streams. */
+  /** Folder of the server's configuration and streams. */
   folder: string;
   host: string;
-  /** For Node, and for the WebSockets of browsers; -1 = any that is free. */
+  /** Ports for Node, and for browsers' WebSockets; -1 = any free port. */
   port: number;
   webSocketPort: number;
   /** Files of a certificate and its key. */
@@ -24,16 +24,16 @@ export interface ServerOptions {
 
 export interface NatsServer {
   ports: { nats: number; webSocket: number };
-  /** SIGKILL ends it as a crash would. */
+  /** Ends the server. SIGKILL ends it like a crash. */
   stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
 const MIB = 2 ** 20;
-/** Bytes of a message; a larger one is refused and ends its connection. */
+/** Maximum number of bytes of a message. A larger message closes its connection. */
 const MAX_PAYLOAD = 8 * MIB;
 const START_MS = 15_000;
 
-/** Throws InputError if it is not installed. */
+/** Returns the path of nats-server. Throws InputError if it is not installed. */
 export function findNatsServer(): string {
   const found = natsServerPath({ env: currentIo().env });
   if (found) return found;
@@ -43,8 +43,8 @@ export function findNatsServer(): string {
 }
 
 /**
- * Starts a server with two users, by the public parts of their keys. Throws InputError if it does not start: a port that is taken, a certificate
- * that cannot be read.
+ * Starts a server with two users, given by their public keys. Throws InputError if it does not start, for example if a port is taken or a
+ * certificate cannot be read.
  */
 export async function startNatsServer(
   options: ServerOptions,
@@ -55,7 +55,7 @@ export async function startNatsServer(
   await mkdir(folder, { recursive: true });
   expectEnded(configFile, pidFile);
   await writeFile(configFile, configText({ ...options, folder, pidFile }, users), { mode: 0o600 });
-  // In a group of its own: Ctrl-C in a terminal must not end it before the run is saved.
+  // The server gets its own process group: Ctrl-C in a terminal must not end it before the run is saved.
   const server = spawn(findNatsServer(), ['-c', configFile], { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
   const kill = () => void server.kill('SIGKILL');
   process.once('exit', kill);
@@ -87,7 +87,7 @@ export async function startNatsServer(
   );
 }
 
-/** Throws InputError if the server of a killed controller still runs: two servers must not write the same streams. */
+/** Throws InputError if the server of a killed controller still runs, because two servers must not write the same streams. */
 function expectEnded(configFile: string, pidFile: string): void {
   if (!existsSync(pidFile)) return;
   const pid = readFileSync(pidFile, 'utf8').trim();
@@ -98,7 +98,7 @@ function expectEnded(configFile: string, pidFile: string): void {
     );
 }
 
-/** What the server reads. Keys are public parts alone: the file has no secret. */
+/** Returns the server's configuration. It contains only public keys, so the file has no secret. */
 function configText(
   { folder, pidFile, host, port, webSocketPort, tls, maxConnections = 256 }: ServerOptions & { pidFile: string },
   { controller, worker }: Record<'controller' | 'worker', string>,

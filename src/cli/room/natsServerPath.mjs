@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { posix, win32 } from 'node:path';
 
 /**
- * Path of the nats-server on PATH or in the usual folders, or '' if there is none.
+ * Returns the path of nats-server on PATH or in the usual folders; '' if not found.
  * @param {{ platform?: NodeJS.Platform, env?: NodeJS.ProcessEnv, exists?: (path: string) => boolean }} [system]
  */
 export function natsServerPath({ platform = process.platform, env = process.env, exists = existsSync } = {}) {

@@ -1,4 +1,4 @@
-/** The server of a room: one of its own, or one that runs already. */
+/** Opens the server of a room: starts one, or connects to an existing one. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ import { type NatsServer, type ServerOptions, startNatsServer } from './natsServ
 
 export interface OpenedServer {
   connection: NatsConnection;
-  /** How to join, in lines. */
+  /** Lines that tell a user how to join. */
   invitation: readonly string[];
   close(): Promise<void>;
 }
@@ -20,12 +20,12 @@ export interface OpenedServer {
 /** A NATS server with the two users of a room. */
 export interface RoomServer {
   address: string;
-  /** Their codes: seeds, or user:password. */
+  /** Credentials of the users: seeds, or user:password. */
   controller: string;
   worker: string;
 }
 
-/** A server that was started here. */
+/** A server that this process started. */
 export interface OwnServer extends RoomServer, NatsServer {
   /** Address for browsers. */
   webSocket: string;
@@ -40,8 +40,8 @@ interface TlsSettings {
 }
 
 /**
- * By TCP, with TLS where the address says so, or by a WebSocket where it is one. Throws InputError if the two do not agree on TLS, or this
- * Node has no WebSocket.
+ * Connects by TCP, with TLS if the address says so, or by a WebSocket for a ws address. Throws InputError if server and address do not
+ * agree on TLS, or if this Node has no WebSocket.
  */
 export const connectInNode: Connect = (options) => connectWith(options);
 
@@ -55,7 +55,7 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
     );
   }
   const { connect } = await import('@nats-io/transport-node');
-  // Without the settings a server could say that it has no TLS; without the host an IP address would be taken for localhost.
+  // Without the settings, a server could claim to have no TLS. Without the host, an IP address would be treated as localhost.
   const tls = { host: hostname.replace(/^\[|\]$/g, ''), ...trusted };
   try {
     return await connect({ ...options, ...(protocol === 'tls:' && { tls }) });
@@ -64,7 +64,7 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
   }
 }
 
-/** Where server and address do not agree on TLS; undefined for another error. */
+/** Returns a message if server and address do not agree on TLS; undefined for another error. */
 function tlsSentence({ code = '', message }: Error & { code?: string }, address: string, protocol: string) {
   if (/does not support 'tls'/.test(message))
     return new InputError(
@@ -78,7 +78,7 @@ function tlsSentence({ code = '', message }: Error & { code?: string }, address:
   );
 }
 
-/** Connects the controller to a server that was started for the room or that runs already. Throws InputError. */
+/** Connects the controller to a server: a new one for the room, or a running one. Throws InputError. */
 export async function openServer(options: ServerOptions, running?: RoomServer): Promise<OpenedServer> {
   const own = running ? undefined : await startOwn(options);
   const server = (running ?? own)!;
@@ -106,7 +106,7 @@ export async function openServer(options: ServerOptions, running?: RoomServer): 
   return { connection, invitation, close };
 }
 
-/** Starts a nats-server whose keys are kept in its folder, so that workers know a resumed room. Throws InputError. */
+/** Starts a nats-server. Its keys are kept in its folder, so that workers recognise a resumed room. Throws InputError. */
 export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   const { folder, host, tls } = options;
   if (!tls && !isLoopback(host))
@@ -126,7 +126,7 @@ export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   };
 }
 
-/** Returns the seeds of the controller and of all workers, new ones for a new folder. Throws InputError if its file cannot be read. */
+/** Returns the seeds of the controller and of all workers, new ones for a new folder. Throws InputError if their file cannot be read. */
 async function keysIn(folder: string): Promise<{ controller: string; worker: string }> {
   const file = join(folder, 'room.json');
   if (!existsSync(file)) {
@@ -143,7 +143,7 @@ async function keysIn(folder: string): Promise<{ controller: string; worker: str
   }
 }
 
-/** Throws InputError. */
+/** Throws InputError if the server has no JetStream. */
 async function expectJetStream(connection: NatsConnection, address: string): Promise<void> {
   try {
     const { jetstreamManager } = await import('@nats-io/jetstream');
@@ -156,12 +156,12 @@ async function expectJetStream(connection: NatsConnection, address: string): Pro
   }
 }
 
-/** The server that was just started here, whatever names its certificate has, and whatever its signer. */
+/** Returns TLS settings that trust exactly this certificate, regardless of its names and issuer. */
 function onlyThis(cert: string): TlsSettings {
   return { ca: readFileSync(cert, 'utf8'), allowPartialTrustChain: true, checkServerIdentity: () => undefined };
 }
 
-/** Returns the address by which other machines reach a server that listens on all addresses. */
+/** Returns the address at which other machines reach a server that listens on all addresses. */
 function reachable(url: string, host: string): string {
   if (host !== '0.0.0.0') return url;
   const addresses = Object.values(networkInterfaces()).flatMap((found) => found ?? []);

@@ -1,4 +1,4 @@
-/** Models, adapters and checkpoints of runs, found by the paths and addresses that a user gives. */
+/** Opens models, adapters and checkpoints of runs by the paths and addresses that a user gives. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -32,7 +32,7 @@ export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Opens a checkpoint folder, the newest checkpoint of a run folder, a GGUF file, `org/name` or a URL. Throws InputError naming it. */
+/** Opens a checkpoint folder, the newest checkpoint of a run folder, a GGUF file, `org/name` or a URL. Throws InputError that names it. */
 export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
@@ -45,7 +45,7 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   return { ...model, tokenizerJson, tokenizerConfigJson };
 }
 
-/** Like `loadModelFiles`, where the tokenizer may be absent. Weights are read when they are asked for. */
+/** Like `loadModelFiles`, but the tokenizer can be missing. Weights are read on demand. */
 export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
   const { folder, files } = await filesOf(path);
   try {
@@ -56,7 +56,10 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
   }
 }
 
-/** A GGUF file or a folder, else what the address names, downloaded into the cache. A missing folder among folders is no address. */
+/**
+ * Returns the files of a folder or a GGUF file, or downloads those of an address into the cache. A missing folder next to existing ones is not treated as
+ * an address.
+ */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
   const path = shippedPath(given);
   if (isGguf(path) && !path.startsWith('http')) return { folder: path, files: ggufFile(path) };
@@ -73,10 +76,10 @@ async function filesOf(given: string): Promise<{ folder: string; files: Checkpoi
   return { folder, files: folderFiles(folder) };
 }
 
-/** Files above get a line that stays. */
+/** Files above this size get a progress line that stays. */
 const LARGE_BYTES = 1 << 20;
 
-/** One line a file, renewed every half second. */
+/** Prints one line per file, updated every half second. */
 function showProgress(): (progress: DownloadProgress) => void {
   let last = 0;
   return ({ file, received, total }) => {
@@ -90,7 +93,7 @@ function showProgress(): (progress: DownloadProgress) => void {
   };
 }
 
-/** Readers speak of what is in the file; which folder it was is known here. */
+/** Adds the folder to an error. Readers of files do not know their folder. */
 function inFolder(error: unknown, folder: string): unknown {
   if (isGguf(folder)) return error; // which names the file
   const isBadFile = error instanceof RangeError || error instanceof InputError;
@@ -111,21 +114,21 @@ function namingFolder(weights: WeightSource, folder: string): WeightSource {
 
 const DTYPES = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' } as const;
 
-/** Help of a `--dtype` flag. */
+/** The `--dtype` flag of commands that save weights. */
 export const SAVE_DTYPE_FLAG = { value: 'NAME', help: 'weights as float32 (default), bfloat16 or float16' };
 
-/** How weights are saved. Throws InputError. */
+/** Returns the type in which weights are saved. Throws InputError. */
 export function readDtype(flag: string | boolean | undefined): SafetensorsDtype {
   if (flag === undefined) return 'F32';
   if (typeof flag === 'string' && Object.hasOwn(DTYPES, flag)) return DTYPES[flag as keyof typeof DTYPES];
   throw new InputError(`--dtype is "${flag}"; allowed: ${Object.keys(DTYPES).join(', ')}.`);
 }
 
-/** The model's files, written all or none. */
+/** Writes the model's files, all or none. */
 export const saveModel = (folder: string, model: ModelCheckpoint, dtype?: SafetensorsDtype): Promise<void> =>
   writeCheckpoint(disk, folder, modelFiles(model, undefined, dtype));
 
-/** A model with its adapter, if it has one; see `findAdapter`. */
+/** Opens a model with its adapter, if it has one. See `findAdapter`. */
 export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
   const { base, folder } = await findAdapter(path, adapterPath);
   const model = await loadModelFiles(base);
@@ -133,8 +136,8 @@ export async function loadWithAdapter(path: string, adapterPath?: string): Promi
 }
 
 /**
- * `path` is a checkpoint, or an adapter (or the run folder of one) whose base is then found by its
- * `base_model_name_or_path`; `adapterPath` lays an adapter over the checkpoint.
+ * Finds a model and its adapter. `path` is a checkpoint, or an adapter (or its run folder) whose base is found by
+ * `base_model_name_or_path`. `adapterPath` adds an adapter to the checkpoint.
  */
 export async function findAdapter(path: string, adapterPath?: string): Promise<{ base: string; folder?: string }> {
   if (adapterPath !== undefined) return { base: path, folder: adapterPath };
@@ -147,13 +150,13 @@ export async function findAdapter(path: string, adapterPath?: string): Promise<{
   );
 }
 
-/** A model, the folder its weights came from, and the adapter that lies over it. */
+/** A model, the folder of its weights, and the adapter on top of it. */
 export interface AdaptedModel extends LoadedModel {
   base: string;
   adapter?: Adapter;
 }
 
-/** The adapter in a folder, or in a run's newest checkpoint. */
+/** Reads the adapter in a folder, or in a run's newest checkpoint. */
 export async function readAdapter(path: string, config: ModelConfig): Promise<Adapter> {
   const folder = await adapterFolder(path);
   if (folder === undefined)
@@ -167,7 +170,7 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
   }
 }
 
-/** The folder itself or the run's newest checkpoint, where it holds an adapter; undefined if it holds a whole model. */
+/** Returns the folder, or the run's newest checkpoint, if it contains an adapter; undefined if it contains a complete model. */
 async function adapterFolder(path: string): Promise<string | undefined> {
   if (isAdapter(path)) {
     await checkCheckpoint(disk, path, 'model');

@@ -1,4 +1,4 @@
-/** MCP servers that a config names (`task.mcpServers`), in the shape that mcp.json files have. They live until the command ends. */
+/** Starts the MCP servers of a config (`task.mcpServers`, in the format of mcp.json files). They run until the command ends. */
 
 import { InputError } from '../../errors.ts';
 import { isTree } from '../../grpo/config/tree.ts';
@@ -11,7 +11,7 @@ import { say } from './progress.ts';
 
 type Kind = 'text' | 'texts' | 'named texts' | 'number' | 'flag';
 
-/** What an entry may hold; `tools` is mcpTools' `include`. */
+/** Allowed keys of an entry; `tools` is mcpTools' `include`. */
 const KEYS: Record<string, Kind> = {
   ...{ command: 'text', args: 'texts', env: 'named texts', cwd: 'text', url: 'text', headers: 'named texts' },
   ...{ tools: 'texts', prefix: 'text', perSample: 'flag', allowHttp: 'flag', truncateSide: 'text' },
@@ -25,17 +25,17 @@ const IS: Record<Kind, (value: unknown) => boolean> = {
   number: (value) => typeof value === 'number' && value > 0,
   flag: (value) => typeof value === 'boolean',
 };
-/** Keys of other programs that say what is known here anyway. */
+/** Keys of other programs whose information is already known here. */
 const KNOWN_ELSEWHERE = ['type', 'disabled', 'description'];
 
 type Entry = McpOptions & Partial<McpCommand> & { url?: string; tools?: string[] };
 
-/** Servers that run, by what they were asked for: tasks opened one after another share them. */
+/** Running servers by their settings. Tasks that are opened one after another share them. */
 const open = new Map<string, Promise<McpTools>>();
 
 /**
- * The task with the tools of these servers as well. Throws InputError for an entry that cannot be read, a variable that is not
- * set, a server that does not come up, and for two tools of one name.
+ * Adds the tools of the servers to the task. Throws InputError for an invalid entry, an unset variable, a server that does not start, and
+ * for two tools with the same name.
  */
 export async function withMcpServers(task: Task, config: WrittenConfig['task']['mcpServers']): Promise<Task> {
   if (config === undefined) return task;
@@ -57,7 +57,7 @@ export async function withMcpServers(task: Task, config: WrittenConfig['task']['
   return { ...task, tools };
 }
 
-/** Ends all servers; says what was counted. Never throws. */
+/** Ends all servers and prints their counters. Never throws. */
 export async function closeMcpServers(): Promise<void> {
   const all = [...open.values()];
   open.clear();
@@ -99,7 +99,9 @@ function readEntry(name: string, entry: unknown): Entry {
   return filled(Object.fromEntries(known), at) as Entry;
 }
 
-/** With `${NAME}` and `${NAME:-otherwise}` from the environment; only what is opened has them, the config keeps the names. */
+/**
+ * Replaces `${NAME}` and `${NAME:-otherwise}` by values of the environment. Only opened servers get the values; the config keeps the names.
+ */
 function filled(value: unknown, at: string): unknown {
   if (Array.isArray(value)) return value.map((one, i) => filled(one, `${at}.${i}`));
   if (isTree(value))

@@ -1,4 +1,7 @@
-/** `task.module` of the command line: a file, a package or an address. The first two run as our own code does, the last in a sandbox. */
+/**
+ * Opens `task.module` on the command line: a file, a package or an address. Files and packages run like our own code, addresses in a
+ * sandbox.
+ */
 
 import { existsSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -16,7 +19,7 @@ export interface ModuleConfig {
   options: Readonly<Record<string, unknown>>;
 }
 
-/** The module's task. Throws InputError saying why there is none. */
+/** Returns the module's task. Throws InputError that says why the module has no task. */
 export async function openModule(config: ModuleConfig, limits: IsolatedLimits): Promise<Task> {
   const { module, isolated, options } = config;
   if (isUrl(module)) {
@@ -31,7 +34,7 @@ export async function openModule(config: ModuleConfig, limits: IsolatedLimits): 
   return isolated ? isolatedTask(sourceOf(path), options, limits) : trustedTask(module, path, options);
 }
 
-/** The file of a path, relative to the working folder, or of a package that is installed there. */
+/** Returns the file of a path, relative to the working folder, or of a package installed there. */
 function modulePath(module: string): string {
   const path = resolve(module);
   const isPath = /^\.{0,2}[\\/]/.test(module) || path === module || /\.[cm]?[jt]s$/.test(module);
@@ -40,7 +43,7 @@ function modulePath(module: string): string {
   return packageFile(module);
 }
 
-/** What `import "name"` in the working folder would load. */
+/** Returns the file that `import "name"` in the working folder would load. */
 function packageFile(name: string): string {
   const [, folder, rest] = /^((?:@[^/]+\/)?[^/]+)(\/.*)?$/.exec(name) ?? [];
   for (let at = process.cwd(); folder !== undefined; at = dirname(at)) {
@@ -73,7 +76,7 @@ function targetOf(target: unknown): string | undefined {
   return fitting.map(([, found]) => targetOf(found)).find((found) => found !== undefined);
 }
 
-/** Files for a sandbox: those of the module's own folder, and of the folders in it. */
+/** Returns the sources for a sandbox: files of the module's own folder and its subfolders. */
 function sourceOf(path: string) {
   const file = realpathSync(path);
   const root = pathToFileURL(dirname(file) + sep).href;
@@ -89,7 +92,7 @@ function sourceOf(path: string) {
 
 const isTypeScript = (path: string): boolean => /\.[cm]?ts$/.test(path);
 
-/** Loaded as `--import` loads a module. */
+/** Loads a module the way `--import` does, without a sandbox. */
 async function trustedTask(name: string, path: string, options: ModuleConfig['options']): Promise<Task> {
   const refuse = (error: unknown): never => {
     const [line] = describe(error).split('\n');
@@ -119,10 +122,10 @@ async function importFile(path: string): Promise<unknown> {
   }
 }
 
-/** Node reads TypeScript itself from 22.18 on. */
+/** True if Node reads TypeScript itself, from 22.18 on. */
 const stripsTypes = (): boolean => Boolean((process.features as { typescript?: unknown }).typescript);
 
-/** JavaScript of one file that a sandbox reads. */
+/** Returns JavaScript of one TypeScript file, for a sandbox. */
 async function stripped(path: string): Promise<string> {
   const { stripTypeScriptTypes: strip } = process.getBuiltinModule('node:module') as {
     stripTypeScriptTypes?: (code: string) => string;
@@ -135,7 +138,7 @@ interface Bundler {
   build?: (options: object) => Promise<{ outputFiles: { text: string }[] }>;
 }
 
-/** JavaScript of a TypeScript module with the files that it imports, by rolldown or esbuild of the user's own; packages stay imports. */
+/** Returns JavaScript of a TypeScript module and its imported files, by the user's own rolldown or esbuild. Packages stay imports. */
 async function bundled(path: string): Promise<string> {
   const { rolldown } = await installed('rolldown', path);
   if (rolldown) {

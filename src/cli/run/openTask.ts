@@ -1,4 +1,4 @@
-/** The task a config names, of the command line. */
+/** Opens the task that a config names, on the command line. */
 
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
 import { InputError } from '../../errors.ts';
@@ -10,15 +10,15 @@ import { defaultFunction } from '../importModule.ts';
 import { withMcpServers } from './mcpServers.ts';
 import { openModule } from './openModule.ts';
 
-/** What a run, supervised or not, says of its task. */
+/** Settings about the task, in configs of GRPO and of supervised runs. */
 type OpenedConfig = TaskConfig &
   Pick<WrittenConfig['task'], 'module' | 'isolated' | 'timeoutS'> &
   Partial<Pick<WrittenConfig['task'], 'mcpServers'>>;
 
 /**
- * The task of its own name, or of a module, with the tools of the config; `close` frees what it holds. Throws InputError for an unknown
- * task or option, for malformed data (with its line), and for a module that gives no task.
- * @param reward its limit, which a module's reward in a sandbox is ended by as well
+ * Opens a built-in task or a module's, with the tools of the config. `close` frees its resources. Throws InputError for an unknown task or
+ * option, for malformed data (with its line), and for a module that returns no task.
+ * @param reward its time limit, which also ends a module's reward in a sandbox
  */
 export async function openTask(config: OpenedConfig, reward?: { timeoutS: number }): Promise<Task> {
   const task = await openOwn(config, reward);
@@ -41,5 +41,5 @@ async function openOwn(config: OpenedConfig, reward: { timeoutS: number } | unde
   return withTools(await openModule({ module, options, isolated }, limits), tools);
 }
 
-/** Problems of GSM8K's own files; see readGsm8k of the shipped tasks. */
+/** Reads problems of GSM8K's original files. See readGsm8k of the shipped tasks. */
 export const readGsm8k = (config: TaskConfig) => readProblems(config, readText);

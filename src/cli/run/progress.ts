@@ -1,16 +1,17 @@
-/** The progress of a run: one line a step on standard error. */
+/** Prints the progress of a run: one line per step on standard error. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { currentIo, type Io } from '../process/io.ts';
 
-/** A line that the next one overwrites on a terminal, and that is left out elsewhere. */
+/** Prints a line that the next one overwrites. Prints nothing unless standard error is a terminal. */
 export function sayPassing(text: string): void {
   const { stderr } = currentIo();
   if (stderr.isTTY) stderr.write(`\r\x1b[K${text}`);
 }
 
+/** Prints a line on standard error. */
 export function say(text: string): void {
   const io = currentIo();
   const { stderr } = io;
@@ -18,18 +19,18 @@ export function say(text: string): void {
   stderr.write(stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
 }
 
-/** Time of the last line that stays, on the clock of `performance`. */
+/** Time of the last permanent line, on the clock of `performance`. */
 const saidAt = new WeakMap<Io, number>();
 const QUIET_MS = 30_000;
 
-/** How far a step or an evaluation is. The next line overwrites it on a terminal; elsewhere it is printed after 30 s without a line. */
+/** Prints the progress of a step or an evaluation: on a terminal in one line, otherwise after 30 s without a line. */
 export function sayProgress(text: string): void {
   const io = currentIo();
   if (io.stderr.isTTY) sayPassing(text);
   else if (performance.now() - (saidAt.get(io) ?? 0) >= QUIET_MS) say(text);
 }
 
-/** Counts the parts of a long task, and how long the rest will take if each takes as long as those before. */
+/** Counts the parts of a long task, and estimates the time of the rest from the mean of the earlier parts. */
 export class Progress {
   readonly #started = performance.now();
 
@@ -40,7 +41,7 @@ export class Progress {
   }
 }
 
-/** The algorithm that its name and the config's own keys come to, in a line. Terms that are off are left out. */
+/** Returns a line about the algorithm, resolved from its name and the config's own keys. Terms that are off are omitted. */
 export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
   const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;
   return [
@@ -58,7 +59,7 @@ export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
     .join(', ');
 }
 
-/** One step of a GRPO run. `secondsLeft` is a guess from the steps so far. */
+/** Returns the line of a GRPO step. `secondsLeft` is an estimate from the steps so far. */
 export function stepLine(
   metrics: Metrics,
   total: number,
@@ -77,7 +78,7 @@ export function stepLine(
   return parts.filter((part) => part !== '').join('  ');
 }
 
-/** Seconds the rest of a run takes: mean of its steps, evaluations included. */
+/** Estimates the seconds left from the mean of the steps so far, including evaluations. */
 export function timeLeft(history: readonly Metrics[], total: number): number {
   const steps = history.filter((line) => line['timing_s/step'] !== undefined);
   if (steps.length === 0) return NaN;

@@ -1,4 +1,4 @@
-/** Reports into files: a page that opens by a double click, and its data for programs. */
+/** Writes reports: an HTML page that opens by a double click, and its data for programs. */
 
 import { basename, resolve } from 'node:path';
 import { runReport } from '../../report/runReport.ts';
@@ -7,14 +7,14 @@ import { type FileSystem, readFileText } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import { disk } from '../files.ts';
 
-/** Writes `<path>.html`, and beside it the same data as `<path>.json`. Returns the page's path. */
+/** Writes `<path>.html`, and the same data as `<path>.json`. Returns the page's path. */
 export async function writeReport(path: string, report: Report, files: FileSystem = disk): Promise<string> {
   await files.write(`${path}.json`, JSON.stringify(report));
   await files.write(`${path}.html`, standalonePage(report));
   return `${path}.html`;
 }
 
-/** Writes report.html of a run as it stands, and returns its path. */
+/** Writes report.html of a run's current state, and returns its path. */
 export async function writeRunReport(folder: RunFolder): Promise<string> {
   const run = {
     name: basename(resolve(folder.path)),

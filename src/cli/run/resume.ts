@@ -1,4 +1,4 @@
-/** `trainer.resumeMode`: where a run continues from, and what to type to resume one that was stopped. */
+/** `trainer.resumeMode`: finds the checkpoint that a run continues from, and the command that resumes a stopped run. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -14,7 +14,10 @@ import { disk, readJsonFile, readText } from '../files.ts';
 import { configChanges } from '../../runs/configChanges.ts';
 import { say } from './progress.ts';
 
-/** The checkpoint folder to resume from; undefined = from scratch. Throws InputError if the requested folder is not a checkpoint. */
+/**
+ * Returns the checkpoint folder to resume from; undefined = start from scratch. Throws InputError if the requested folder is not a
+ * checkpoint.
+ */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
   const path = join(trainer.defaultLocalDir, name);
   if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);
@@ -35,7 +38,7 @@ async function checkpointIn(path: string): Promise<string> {
   );
 }
 
-/** A checkpoint that was asked for by name is not replaced by another. */
+/** Returns the folder. Throws if a checkpoint that was requested by name is invalid, because another must not replace it. */
 async function checked(folder: string): Promise<string> {
   try {
     await checkCheckpoint(disk, folder, 'trainer');
@@ -48,13 +51,13 @@ async function checked(folder: string): Promise<string> {
   }
 }
 
-/** What is another in `config` than in that of the run which a checkpoint after `step` lies in, in lines. */
+/** Returns lines about the settings that differ between `config` and the config of the checkpoint's run after `step`. */
 export async function changesSince(checkpoint: string, config: TrainConfig, step: number): Promise<string[]> {
   const path = join(dirname(dirname(checkpoint)), 'config.yaml');
   return existsSync(path) ? configChanges(await readText(path), config, step) : [];
 }
 
-/** Checkpoints after `step`, which the run will do again, get another name, so that the newest is always the run's own. */
+/** Renames checkpoints after `step`, which the run will train again, so that the newest is always the run's own. */
 export async function setLaterAside(folder: RunFolder, step: number): Promise<void> {
   for (const later of (await checkpointSteps(folder.files, folder.path)).filter((saved) => saved > step)) {
     const path = folder.checkpoint(later);
@@ -64,7 +67,7 @@ export async function setLaterAside(folder: RunFolder, step: number): Promise<vo
   }
 }
 
-/** Keeps the SHA-256 of a task that came by address in task.json; says where it is another than that of the run so far. */
+/** Stores the SHA-256 of a task from an address in task.json. Reports a change since the run's earlier part. */
 export async function noteTask(folder: RunFolder, { name, sha256 }: Pick<Task, 'name' | 'sha256'>): Promise<void> {
   if (sha256 === undefined) return;
   const path = folder.file('task.json');
@@ -80,10 +83,10 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that say nothing of the run, or are no one's to read over a shoulder. */
+/** Flags that do not affect the run, or are secret. */
 const LEFT_OUT = ['json', 'token'];
 
-/** The command that continues with the run that these words started. */
+/** Returns the command that resumes the run that these words started. */
 export function resumeCommand(
   source: string,
   { overrides, flags = {}, lists = {} }: ResumedArgs,

@@ -1,6 +1,6 @@
 /**
- * Files that rewards name. A rubric is read before anything else is made; reward models that are folders here get "./" before
- * them, since transformers.js takes any other "a/b" for a name on the hub.
+ * Reads files that rewards name. A rubric is read before anything else is created. Folders of reward models get the prefix "./", because
+ * transformers.js would read "a/b" as a name on the hub.
  */
 
 import { existsSync } from 'node:fs';
@@ -10,7 +10,9 @@ import { lineOf, readYaml } from '../../grpo/config/yaml.ts';
 import { parseRubric, type Rubric } from '../../tasks/rewards/rubric/parse.ts';
 import { readText } from '../files.ts';
 
-/** The config with its rubric, checked, in place of the file that holds it, and folders of reward models by their paths. Throws InputError. */
+/**
+ * Returns the config with its rubric, validated, instead of the rubric's file, and with paths of reward model folders. Throws InputError.
+ */
 export async function withRewardFiles(config: TrainConfig): Promise<TrainConfig> {
   const { judge, model, rubric } = config.reward;
   const named = <T extends { path?: string | undefined }>(part: T): T =>
@@ -22,7 +24,7 @@ export async function withRewardFiles(config: TrainConfig): Promise<TrainConfig>
   };
 }
 
-/** A rubric from a YAML file. Throws InputError that names file, line and criterion. */
+/** Reads a rubric from a YAML file. Throws InputError that names file, line and criterion. */
 export async function readRubric(path: string): Promise<Rubric> {
   const text = await readText(path);
   return parseRubric(readYaml(text, path) ?? {}, path, (at) => lineOf(text, at));

@@ -1,4 +1,4 @@
-/** Opens what a command works with: model, task and engine, with what was found said in one line each. */
+/** Opens model, task and engine of a command. Prints one line about each. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
@@ -38,7 +38,7 @@ import { say } from './progress.ts';
 
 export interface CommandSession {
   model: AdaptedModel;
-  /** Absent if every weight is trained. */
+  /** Undefined if all weights are trained. */
   lora?: LoraConfig;
   task: Task;
   engine: CommandEngine;
@@ -47,8 +47,8 @@ export interface CommandSession {
 }
 
 /**
- * Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError.
- * @param given in place of the config's task; its problems are not looked at
+ * Opens a session. Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError.
+ * @param given task to use instead of the config's; its problems are not checked
  */
 export async function openSession(
   config: TrainConfig,
@@ -62,7 +62,7 @@ export async function openSession(
   try {
     checkFits(model, config);
     if (!given) await checkPrompts(model, task, config);
-    if (!currentIo().createEngine) await installDawn(); // an adapter that is missing is the first thing said
+    if (!currentIo().createEngine) await installDawn(); // before anything is printed, so that a missing adapter is reported first
     say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
     const lora = loraSettings(config, model.adapter);
     if (lora) say(adapterLine(model.config, lora));
@@ -82,7 +82,7 @@ export async function openSession(
   }
 }
 
-/** The checkpoint that judges. Throws InputError for an adapter, whose base would have to be merged with it. */
+/** Opens the judge's checkpoint. Throws InputError for an adapter, which would have to be merged with its base. */
 async function openJudge(path: string): Promise<LoadedModel> {
   const { folder } = await findAdapter(path);
   if (folder !== undefined)
@@ -94,13 +94,13 @@ async function openJudge(path: string): Promise<LoadedModel> {
   return checkTokenizer(model, path);
 }
 
-/** The model with the chat template of a file, which its checkpoints then have too. */
+/** Returns the model with the chat template of a file. Checkpoints of the run then contain the template too. */
 export async function withChatTemplate<T extends LoadedModel>(model: T, file: string | undefined): Promise<T> {
   if (file === undefined) return model;
   return { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, chat_template: await readText(file) } };
 }
 
-/** A loaded adapter says what it is; how it is trained on is the config's. */
+/** Returns LoRA settings: shape from a loaded adapter, training from the config. */
 export function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
   const asked = loraOf(config);
   if (!adapter) return asked;
@@ -120,7 +120,10 @@ function adapterLine(config: ModelConfig, lora: LoraConfig): string {
   return `adapters: rank ${rank}, alpha ${alpha}${scale}, ${millions} M parameters on ${targetModules.join(', ')}; the weights are frozen`;
 }
 
-/** A tokenizer with ids the model has no row for, or sequences beyond its positions, would train on nonsense. */
+/**
+ * Throws InputError if the tokenizer has ids or the sequences have positions that the model lacks. Training would otherwise produce
+ * nonsense.
+ */
 function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   const { config } = checkTokenizer(loaded, model.path);
   const longest = data.maxPromptLength + data.maxResponseLength;
@@ -132,7 +135,7 @@ function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   }
 }
 
-/** The model. Throws InputError if it has no rows for its tokenizer's ids. */
+/** Returns the model. Throws InputError if it lacks rows for its tokenizer's ids. */
 function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   const { config } = model;
   const { vocabSize, endNote } = modelTokenizer(model);
@@ -143,12 +146,12 @@ function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   );
 }
 
-/** Training problems checked before a run; what is longer further on still ends the run with the same sentence. */
+/** Number of training problems checked before a run. A later problem that is too long still ends the run with the same message. */
 const CHECKED_PROBLEMS = 2048;
 
 /**
- * A prompt over the limit is refused before anything is made, rather than in the step that draws it; where such prompts are
- * left out, says how many of the first ones are.
+ * Throws InputError for a prompt over the limit before anything is created, not in a later step. If such prompts are filtered, prints how
+ * many of the checked ones are.
  */
 async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig): Promise<void> {
   const { data, trainer, rollout } = config;
@@ -172,7 +175,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
 }
 
-/** A file of kernels in place of its name. */
+/** Replaces the file name of a kernel table by its content. */
 async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   const { kernelTuning = 'auto' } = spec;
   if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
@@ -180,12 +183,12 @@ async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   return { ...spec, kernelTuning: (isTree(table) ? table : {}) as unknown as TuningFile };
 }
 
-/** Kernels compile for seconds on a software adapter, and nothing else is said until they have. */
+/** Line printed before kernels compile, which takes seconds on a software adapter. */
 export const COMPILING = 'kernels: compiling';
 
 type Sizes = Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>;
 
-/** Two engines as one: training on a device, rollout on another; where the machine has one adapter, both are of that. */
+/** Opens two engines as one: training on one device, rollout on another. If the machine has only one adapter, both devices use it. */
 async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<CommandEngine> {
   const specs = splitSpecs(sizes);
   say('trainer.placement is split: the device that trains, then the one that generates');
@@ -200,7 +203,7 @@ async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig)
 
 type Engineless = LoadedModel & { adapter?: Adapter };
 
-/** An engine for a loaded model: on Dawn, or the one that the io creates. */
+/** Opens an engine for a loaded model: on Dawn, or the one that the io creates. */
 export async function openEngine(model: Engineless, sizes: Sizes): Promise<CommandEngine> {
   const { createEngine } = currentIo();
   return createEngine ? createEngine(specOf(model, sizes)) : withLost(await openLocal(model, sizes));
@@ -219,7 +222,7 @@ function withLost(engine: LocalEngine): CommandEngine {
   return Object.assign(engine, { lost });
 }
 
-/** The memory plan is said before the weights are read. */
+/** Opens an engine on Dawn. Prints the memory plan before the weights are read. */
 async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
   const spec = specOf(model, sizes);

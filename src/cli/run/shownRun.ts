@@ -1,4 +1,4 @@
-/** A training run as the command line shows and logs it: lines on standard error, rollouts, trackers, report, and Ctrl-C. */
+/** Runs training for the command line: prints lines on standard error, handles Ctrl-C, and writes rollouts, trackers and the report. */
 
 import { dirname, resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
@@ -32,7 +32,7 @@ import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
 
-/** How a run ended. */
+/** Result of a run that has ended. */
 export interface FinishedRun {
   summary: RunSummary;
   stopped: boolean;
@@ -41,22 +41,22 @@ export interface FinishedRun {
   warnings: readonly string[];
 }
 
-/** What a command gives for its run. */
+/** Options of `trainInto` that differ between commands. */
 interface RunParts extends Pick<RunOptions, 'config'>, Pick<RunHost<RunSession>, 'open'> {
   folder: RunFolder;
-  /** Checkpoint folder to resume from; undefined = the start. */
+  /** Checkpoint folder to resume from; undefined = from the start. */
   from: string | undefined;
-  /** Default: two losses in a row are survived. */
+  /** Default: the run continues after up to two consecutive device losses. */
   waitsMs?: readonly number[];
   /** Called before the first step on each device. */
   onReady?(): Promise<void>;
-  /** Called when the user asks the run to stop after its step. Returns the line to say. */
+  /** Called when the user asks the run to stop after its step. Returns the line to print. */
   onStop?(): string;
   /** Called when a step is logged. */
   onLogged?(metrics: Metrics): void;
 }
 
-/** Trains into a run folder that is held (heldFolder.ts), and shows it. The engine is closed when this returns. */
+/** Trains into a locked run folder (heldFolder.ts) and shows progress. The engine is closed when this returns. */
 export const trainInto = (parts: RunParts): Promise<FinishedRun> => new ShownRun(parts).train();
 
 class ShownRun implements RunHost<RunSession> {
@@ -85,7 +85,7 @@ class ShownRun implements RunHost<RunSession> {
   }
 
   async open(aborted: Promise<never>): Promise<RunSession> {
-    this.#phases.take(); // those of a lost device
+    this.#phases.take(); // discards phases of a lost device
     const session = await this.#parts.open(aborted);
     const close = (error?: unknown) => {
       this.#removeHandler();
@@ -180,7 +180,7 @@ class ShownRun implements RunHost<RunSession> {
     await writeRunReport(this.#parts.folder);
   }
 
-  /** What was measured until then can be read. If that fails too, the first failure is the one to report. */
+  /** Writes the report of what was measured so far. If that fails too, the first failure is returned. */
   async onFailed(error: unknown, keep: () => Promise<void>): Promise<unknown> {
     if (error instanceof FolderGoneError) return error;
     const { folder } = this.#parts;
@@ -197,7 +197,7 @@ class ShownRun implements RunHost<RunSession> {
   }
 }
 
-/** Saves weights that are finite; the error says what there is to resume from. */
+/** Saves the weights if they are finite. The error says which checkpoint to resume from. */
 async function lastGoodState(
   folder: RunFolder,
   error: NotFiniteError,

@@ -1,4 +1,4 @@
-/** A supervised run into its folder: what `webgrpo sft` does, and `webgrpo train` where its model is a config of one. */
+/** Runs supervised training into its folder: for `webgrpo sft`, and for `webgrpo train` if its model is the config of a supervised run. */
 
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -39,15 +39,15 @@ interface SupervisedRun {
   losses: number[];
 }
 
-/** Where a supervised run of this config lies. */
+/** Returns the folder of a supervised run of this config. */
 export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(trainer.defaultLocalDir, name);
 
 /**
- * Trains into the config's folder, which is held (heldFolder.ts); an earlier run of that name is kept under another. Throws StoppedError
- * when a signal has ended it early.
+ * Trains into the config's folder, which is locked (heldFolder.ts). An earlier run of that name is renamed. Throws StoppedError if a signal
+ * ended the run early.
  */
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
-  await installDawn(); // without an adapter no folder is made and none moved
+  await installDawn(); // before folders are created or renamed, so that a missing adapter changes nothing
   const model = await startModel(config);
   const { endNote } = modelTokenizer(model);
   if (endNote) say(endNote);
@@ -60,10 +60,10 @@ export async function runSupervised(files: FileSystem, config: SftConfig): Promi
   });
 }
 
-/** Demonstrations that are encoded before a run; all of them usually have the same kinds of turns. */
+/** Number of demonstrations that are encoded before a run. All usually have the same kinds of turns. */
 const CHECKED_EXAMPLES = 8;
 
-/** Throws InputError if the template leaves out what an example says, before a folder is made. */
+/** Throws InputError if the template drops text of an example, before a folder is created. */
 async function checkExamples(config: SftConfig, files: LoadedModel, task: Task): Promise<void> {
   const tokenizer = modelTokenizer(files, config.data.chatTemplateKwargs);
   const example = exampleStream(config, tokenizer, task);
@@ -74,7 +74,7 @@ async function checkExamples(config: SftConfig, files: LoadedModel, task: Task):
   for (const note of promptLosses({ task, tokenizer }, { training, heldOut: [] })) say(note);
 }
 
-/** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
+/** Returns new weights and a tokenizer trained on the task's text, unless the config names existing ones. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
   const { customChatTemplate } = config.model;
   return withChatTemplate(await baseModel(config), customChatTemplate);
@@ -111,7 +111,7 @@ async function trainTokenizer(config: SftConfig) {
   return closing(await openTask(task), (opened) => generatedTokenizer(config, opened));
 }
 
-/** Trains, writes metrics and the final checkpoint, and puts the weights into `model`. Returns the loss of each step. */
+/** Trains, writes metrics and the final checkpoint, and stores the weights in `model`. Returns the loss of each step. */
 async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, task: Task): Promise<number[]> {
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, {
@@ -163,10 +163,10 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
   }
 }
 
-/** Room for every task's demonstrations. */
+/** Turn limits that fit every task's demonstrations. */
 const MANY_TURNS = { maxAssistantTurns: 12, maxToolCalls: 12, maxToolResponseLength: 256 };
 
-/** Held-out accuracy of the trained model, sampled as the GRPO recipe samples. */
+/** Returns held-out accuracy of the trained model, sampled like the GRPO recipe samples. */
 export async function evaluateSupervised(config: SftConfig, model: LoadedModel) {
   const half = Math.floor(config.data.maxLength / 2);
   const evalConfig = resolveTrainConfig({

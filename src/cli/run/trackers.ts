@@ -1,6 +1,6 @@
 /**
- * Where a run's metrics go beside metrics.jsonl (`trainer.logger`). metrics.jsonl itself is always written: reports, `compare` and a
- * resumed run read it.
+ * Destinations of a run's metrics in addition to metrics.jsonl (`trainer.logger`). metrics.jsonl is always written, because reports,
+ * `compare` and resumed runs read it.
  */
 
 import { hostname } from 'node:os';
@@ -11,11 +11,11 @@ import type { FileSystem } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 
 export interface Tracker {
-  /** @param history every line of the run so far, this one the last */
+  /** Writes one line. @param history every line of the run so far, including this one */
   log(metrics: Metrics, history: readonly Metrics[]): Promise<void>;
 }
 
-/** @param history what the run has logged already, when it continues: no step is written twice */
+/** Opens the config's trackers. @param history lines that a resumed run has logged already, so that no step is written twice */
 export async function openTrackers(
   loggers: readonly string[],
   folder: RunFolder,
@@ -27,7 +27,7 @@ export async function openTrackers(
   return trackers;
 }
 
-/** metrics.csv. A metric that is new is a new column at the right end: the file is then written again, whole. */
+/** metrics.csv. A new metric becomes the last column, and the complete file is rewritten. */
 class CsvFile implements Tracker {
   readonly #files: FileSystem;
   readonly #path: string;
@@ -57,12 +57,12 @@ class CsvFile implements Tracker {
   }
 }
 
-/** The key of a line's step; an event has a field for it. */
+/** Key of a line's step, which is a separate field of an event. */
 const STEP = 'training/global_step';
 
 /**
- * events.out.tfevents.* in the run folder: `tensorboard --logdir runs` then shows each run under its folder's name. A run that goes
- * on writes a further file, which tells TensorBoard to forget the steps that are done again.
+ * events.out.tfevents.* in the run folder. `tensorboard --logdir runs` shows each run under its folder's name. A resumed run writes another
+ * file, which makes TensorBoard forget the repeated steps.
  */
 class EventFile implements Tracker {
   readonly #files: FileSystem;
@@ -83,7 +83,7 @@ class EventFile implements Tracker {
     const last = history.at(-1);
     if (earlier > 0)
       await files.append(file.#path, sessionStart({ wallTime: seconds, step: last ? last[STEP] + 1 : 0 }));
-    else for (const line of history) await file.log(line); // the run was logged elsewhere until now
+    else for (const line of history) await file.log(line); // earlier steps were logged without this tracker
     return file;
   }
 

@@ -1,4 +1,4 @@
-/** `model.path` may be the config of a supervised run: its model is then made first, unless that has been done. */
+/** Supports a supervised run's config as `model.path`: trains that model first, unless it exists. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,8 +14,8 @@ import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
 
 /**
- * The config with a folder for `model.path`: the checkpoint of the finished supervised run, which lies beside the training run under its
- * own name. Throws StoppedError when a signal has ended that run early, InputError while another process makes it.
+ * Returns the config with a folder for `model.path`: the final checkpoint of the supervised run, in its own folder next to the training
+ * run's. Throws StoppedError if a signal ended the supervised run early, InputError while another process trains it.
  */
 export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   const { path: source } = config.model;
@@ -36,14 +36,14 @@ async function make(config: SftConfig, source: string): Promise<void> {
   await runSupervised(held.files, config);
 }
 
-/** True if a run of this very config has come to its end: the checkpoint of its last step is there, and whole. */
+/** True if a run with this exact config has finished: the checkpoint of its last step exists and is intact. */
 async function isMade(config: SftConfig): Promise<boolean> {
   const path = lastCheckpoint(config);
   if (!(await isOfConfig(config)) || !existsSync(path)) return false;
   return checkCheckpoint(disk, path, 'model').then(
     () => true,
     (error: unknown) => {
-      if (error instanceof InputError) return false; // damaged
+      if (error instanceof InputError) return false; // the checkpoint is damaged
       throw error;
     },
   );

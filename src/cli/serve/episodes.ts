@@ -1,14 +1,14 @@
-/** Which episode a request is of: the one that its path or metadata names, or the one whose conversation it extends. */
+/** Finds the episode of a request: the one that its path or metadata names, or the one whose conversation it extends. */
 
 import { ApiError, type CallRequest, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
 
-/** What a request calls its episode. */
+/** Names of an episode in a request. */
 export interface EpisodeName {
   group?: string | undefined;
   trajectory?: string | undefined;
 }
 
-/** Returns the episode of a call, a new one if there is none. Throws ApiError for a name that cannot be one. */
+/** Returns the episode of a call; creates one if needed. Throws ApiError for an invalid name. */
 export function episodeOf(groups: ClientGroups, request: CallRequest, place: EpisodeName): ClientTrajectory {
   const { group = request.metadata['group'], trajectory = request.metadata['trajectory'] } = place;
   for (const given of [group, trajectory]) if (given !== undefined) checkName(given);
@@ -18,7 +18,7 @@ export function episodeOf(groups: ClientGroups, request: CallRequest, place: Epi
   return known ?? groups.open({ group, name });
 }
 
-/** Returns an unnamed open episode whose conversation the request extends, farthest and first. */
+/** Returns the unnamed open episode whose conversation the request extends farthest; among equals, the first. */
 function extended(groups: ClientGroups, request: CallRequest, group?: string): ClientTrajectory | undefined {
   const unnamed = groups.openEpisodesLike(request, group).filter(({ name }) => name === undefined);
   const ranks = unnamed.map((one) => one.match(request)?.rank ?? 0);
@@ -26,7 +26,10 @@ function extended(groups: ClientGroups, request: CallRequest, group?: string): C
   return best === 0 ? undefined : unnamed[ranks.indexOf(best)];
 }
 
-/** Finds an episode by a completion's id, its own id or `group/trajectory`. Throws ApiError if none is open or waits for its step. */
+/**
+ * Finds an episode by a completion's id, its own id or `group/trajectory`. Throws ApiError if no such episode is open or waiting for its
+ * step.
+ */
 export function findEpisode(groups: ClientGroups, id: string): ClientTrajectory {
   const own = /^(?:chatcmpl-)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
   const found = groups.episodes.find((one) => (own === undefined ? one.name === id : one.id === own));
@@ -38,11 +41,11 @@ export function findEpisode(groups: ClientGroups, id: string): ClientTrajectory 
   );
 }
 
-/** Returns the name of an episode, under which it is found; undefined if it has none. */
+/** Returns the full name of an episode; undefined if it has none. */
 export const nameOf = ({ group, trajectory }: EpisodeName): string | undefined =>
   trajectory === undefined ? undefined : `${group ?? ''}/${trajectory}`;
 
-/** Throws ApiError for a text that cannot name a group or a trajectory. */
+/** Throws ApiError if the text cannot name a group or a trajectory. */
 export function checkName(name: string): void {
   if (/^[\w-][\w.-]{0,63}$/.test(name)) return;
   throw new ApiError(

@@ -1,6 +1,6 @@
 /**
- * An HTTP server for JSON: what may ask (token, origin, host), how much and for how long (bytes of a body, seconds of a
- * request), and what goes back (one JSON object, or server-sent events). What the paths mean is routes.ts's.
+ * An HTTP server for JSON. It checks who can send requests (token, origin, host) and limits the body's bytes and the request's seconds. It
+ * sends one JSON object or server-sent events. routes.ts defines the paths.
  */
 
 import { isUtf8 } from 'node:buffer';
@@ -16,27 +16,27 @@ import { say } from '../run/progress.ts';
 export interface HttpRequest {
   /** Reads and parses the body. */
   json(): Promise<unknown>;
-  /** Aborts when the client is gone before its answer was. */
+  /** Aborts if the client disconnects before the answer was sent. */
   signal: AbortSignal;
 }
 
-/** `events` are sent one by one as server-sent events. */
+/** A JSON body, or `events` that are sent one by one as server-sent events. */
 export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> };
 
-/** What a path does, by method. */
+/** Handlers of a path, by method. */
 export type Actions = Readonly<Record<string, (request: HttpRequest) => HttpAnswer | Promise<HttpAnswer>>>;
 
-/** Finds a path by its decoded parts; undefined if there is no such path. Throws ApiError for parts that cannot be one. */
+/** Finds a path by its decoded parts; undefined for an unknown path. Throws ApiError for invalid parts. */
 export type Routes = (parts: string[]) => Actions | undefined;
 
 export interface ListenOptions {
   host: string;
-  /** 0 = any that is free. */
+  /** 0 = any free port. */
   port: number;
   token?: string | undefined;
-  /** Origins of pages that may ask. */
+  /** Origins of pages that can send requests. */
   allowOrigins?: readonly string[];
-  /** Milliseconds for a request's head, and for all of it. */
+  /** Time limits in milliseconds to receive a request's headers, and the complete request. */
   headersMs?: number;
   requestMs?: number;
 }
@@ -48,14 +48,14 @@ export interface Listening {
   close(): Promise<void>;
 }
 
-/** A conversation of the longest context is some hundred kilobytes. */
+/** A conversation of the longest context has a few hundred kilobytes. */
 const MAX_BODY_BYTES = 4 * 2 ** 20;
 const MAX_DEPTH = 64;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 
 const isLoopback = (host: string): boolean => LOOPBACK.includes(host);
 
-/** Throws InputError for a host that others reach without a token. */
+/** Throws InputError if other machines could reach the host without a token. */
 export function checkReach(host: string, token: string | undefined): void {
   if (isLoopback(host) || token) return;
   throw new InputError(
@@ -63,7 +63,7 @@ export function checkReach(host: string, token: string | undefined): void {
   );
 }
 
-/** Throws InputError for a host that others reach without a token, and for a port that is taken. */
+/** Starts the server. Throws InputError if other machines could reach the host without a token, and if the port is taken. */
 export async function listen(routes: Routes, options: ListenOptions): Promise<Listening> {
   const { host, port, token, headersMs = 10_000, requestMs = 60_000 } = options;
   checkReach(host, token);
@@ -110,7 +110,7 @@ async function answer(
 ): Promise<void> {
   const gone = new AbortController();
   response.on('close', () => response.writableFinished || gone.abort());
-  response.on('error', () => {}); // 'close' follows
+  response.on('error', () => {}); // a 'close' event follows
   response.setHeader('X-Content-Type-Options', 'nosniff');
   response.setHeader('Cache-Control', 'no-store');
   try {
@@ -156,7 +156,7 @@ function send(request: IncomingMessage, response: ServerResponse, status: number
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer');
   if (status === 429 || status === 503) response.setHeader('Retry-After', '1');
   const isRead = request.complete || Number(request.headers['content-length'] ?? 0) === 0;
-  if (!isRead) response.setHeader('Connection', 'close'); // what is left of the body is not read
+  if (!isRead) response.setHeader('Connection', 'close'); // the rest of the body is not read
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) });
   response.end(request.method === 'HEAD' ? undefined : text);
 }
@@ -172,23 +172,26 @@ async function sendEvents(response: ServerResponse, events: AsyncIterable<unknow
     await write('[DONE]');
   } catch (error) {
     if (response.destroyed) return;
-    await write(JSON.stringify(failure(error)[1])); // the status has gone out already
+    await write(JSON.stringify(failure(error)[1])); // the status was already sent
   }
   response.end();
 }
 
-/** Throws ApiError for a path that cannot be one of ours. */
+/** Returns the decoded parts of a path. Throws ApiError for an invalid path. */
 function pathOf({ url = '/' }: IncomingMessage): string[] {
   const [path] = url.split('?');
   try {
     if (path.startsWith('/') && path.length <= 512) return path.slice(1).split('/').map(decodeURIComponent);
   } catch {
-    // Said below.
+    // Handled by the throw below.
   }
   throw new ApiError('The path cannot be read.', { status: 400 });
 }
 
-/** A page of elsewhere may make a browser ask, by its own name for this machine (DNS rebinding) or by ours. Throws ApiError. */
+/**
+ * Throws ApiError for a request that a foreign page makes a browser send, under the page's own name for this machine (DNS rebinding) or
+ * under ours.
+ */
 function checkCaller(
   { headers }: IncomingMessage,
   response: ServerResponse,
@@ -211,7 +214,7 @@ function checkCaller(
   response.setHeader('Access-Control-Allow-Headers', 'authorization, content-type');
 }
 
-/** Compares in a time that tells nothing. Throws ApiError. */
+/** Throws ApiError for a wrong token. The time of the comparison does not depend on the token. */
 function checkToken({ headers }: IncomingMessage, token: string | undefined): void {
   if (token === undefined) return;
   const digest = (text: string) => createHash('sha256').update(text).digest();

@@ -1,6 +1,6 @@
 /**
- * What each path does: OpenAI's /v1/chat/completions and /v1/models, and beside them rewards, steps and the state of the run.
- * Every path may stand below /v1/t/GROUP/TRAJECTORY as well, which names the episode of its calls.
+ * The paths of the server: OpenAI's /v1/chat/completions and /v1/models, and paths for rewards, steps and the state of the run. Every path
+ * also exists under /v1/t/GROUP/TRAJECTORY, which names the episode of its calls.
  */
 
 import * as v from 'valibot';
@@ -19,28 +19,28 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { checkName, type EpisodeName, episodeOf, findEpisode, nameOf } from './episodes.ts';
 import type { Actions, HttpAnswer, HttpRequest, Routes } from './listen.ts';
 
-/** The run that is served, as far as a request may ask of it. */
+/** The parts of a run that requests use. */
 export interface ServedRun {
   groups: ClientGroups;
   /** Returns the metrics of the last finished step. */
   metrics(): Metrics | undefined;
-  /** Groups of a step that does not say how many. */
+  /** Default number of groups of a step. */
   trainBatchSize: number;
-  /** Takes a step on so many complete groups; absent = steps are taken as soon as they can be. */
+  /** Runs a step on that many complete groups. Undefined if steps start automatically. */
   step?: ((groups: number) => Promise<Metrics>) | undefined;
-  /** Calls that may be in flight or wait for a slot. */
+  /** Maximum number of calls in flight or waiting for a slot. */
   maxCalls?: number;
 }
 
 const MAX_CALLS = 1024;
 
 const ID = v.object({ id: v.string('the id of a completion, or "group/trajectory"') });
-/** `ClientTrajectory.reward` reads the numbers. */
+/** Schema of a reward; `ClientTrajectory.reward` validates the numbers. */
 const REWARD = { id: v.unknown(), reward: v.unknown(), acc: v.unknown(), turns: v.unknown(), extra: v.unknown() };
 const GROUPS = '1, 2, 3, ... or "all"';
 const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, GROUPS)], GROUPS)) };
 
-/** Returns the paths of a run. */
+/** Returns the routes of a run. */
 export function routes(run: ServedRun): Routes {
   const { groups, maxCalls = MAX_CALLS } = run;
   const created = Math.floor(Date.now() / 1000);
@@ -58,7 +58,7 @@ export function routes(run: ServedRun): Routes {
     calls++;
     const over = () => {
       calls--;
-      // Its first call failed, and a caller has nothing to name it by.
+      // The episode's first call failed, so the caller has no name for it.
       if (trajectory.name === undefined && trajectory.rows().length === 0) trajectory.abort();
     };
     try {
@@ -125,7 +125,7 @@ function remove(groups: ClientGroups, id: string): HttpAnswer {
   return { body: { object: 'trajectory', id, deleted: true } };
 }
 
-/** The path without the name of an episode. Throws ApiError for a name that cannot be one. */
+/** Returns the path without the name of an episode. Throws ApiError for an invalid name. */
 function placeOf(parts: string[]): { path: string; name: EpisodeName } {
   const [version, t, group, trajectory, ...rest] = parts;
   if (version !== 'v1' || t !== 't' || parts.length < 4) return { path: parts.join('/'), name: {} };

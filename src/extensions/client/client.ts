@@ -1,4 +1,4 @@
-/** One episode's client: `chat.completions.create` in the shape of the `openai` package, over the engine that trains. */
+/** The client of one episode: `chat.completions.create` in the shape of the `openai` package, served by the engine that trains. */
 
 import { type Head, chunkOf, callShape, completionOf, logprobsOf, randomId, usageOf } from './api/reply.ts';
 import { readRequest, type CallRequest } from './api/request.ts';
@@ -8,24 +8,24 @@ import type { ClientGroups } from './groups.ts';
 import type { ClientTrajectory, TrajectoryOptions } from './trajectory.ts';
 
 interface RequestOptions {
-  /** Ends the call: its tokens are dropped, and the episode may continue, with the same call again or another. */
+  /** Cancels the call and drops its tokens. The episode can continue with the same call or another one. */
   signal?: AbortSignal | undefined;
 }
 
 /** Like `client.chat.completions` of the `openai` package. */
 export interface ChatCompletions {
-  /** The chunks as the model draws; to stop reading them ends the call. Throws ApiError. */
+  /** Yields chunks while the model samples. If the reader stops, the call is cancelled. Throws ApiError. */
   create(
     params: CompletionParams & { stream: true },
     options?: RequestOptions,
   ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
-  /** One completion. Throws ApiError for a request that is refused, and what the engine throws. */
+  /** Returns one completion. Throws ApiError if the request is refused, and rethrows errors of the engine. */
   create(params: CompletionParams & { stream?: false | null }, options?: RequestOptions): Promise<ChatCompletion>;
 }
 
-/** Makes the calls of one episode; its trajectory takes the reward. */
+/** Makes the calls of one episode. The reward is set on its `trajectory`. */
 export class TrainingClient {
-  /** The episode, with its reward. */
+  /** The episode, which takes the reward. */
   readonly trajectory: ClientTrajectory;
   /** Same shape as in the `openai` package. */
   readonly chat: { completions: ChatCompletions };
@@ -42,7 +42,7 @@ export class TrainingClient {
   }
 }
 
-/** One call, answered at once. */
+/** Runs one call and returns the complete answer. */
 export async function completed(
   groups: ClientGroups,
   trajectory: ClientTrajectory,
@@ -54,8 +54,8 @@ export async function completed(
 }
 
 /**
- * One call, answered in chunks. Resolves with the first token, or rejects as `completed` does where there is none, so that a
- * refusal is no stream.
+ * Runs one call and returns its chunks. Resolves with the first token. If the call fails before a token, rejects like `completed`, so that
+ * a refusal does not become a stream.
  */
 export async function streamed(
   groups: ClientGroups,
@@ -72,7 +72,7 @@ export async function streamed(
   const drawn: number[] = [];
   let shown = '';
   const show = (text: string) => {
-    if (text === shown || !text.startsWith(shown)) return; // held back: the rest comes with a later token
+    if (text === shown || !text.startsWith(shown)) return; // the rest is held back until a later token
     channel.push(chunkOf(head, { content: text.slice(shown.length) }));
     shown = text;
   };
@@ -80,7 +80,7 @@ export async function streamed(
   await new Promise<void>((begun, refused) => {
     let isOver = false;
     const onTokens = (ids: readonly number[]) => {
-      if (isOver) return; // from a worker the last may come late
+      if (isOver) return; // from a worker, the last token event can arrive after the result
       drawn.push(...ids.filter((id) => !stopIds.includes(id)));
       const text = tokenizer.decode(drawn, { skipSpecialTokens: true });
       show(shownText(text, stop, request.parse ? toolParser : undefined));

@@ -1,4 +1,4 @@
-/** Trains on what an agent of one's own does with a client: the agent calls the model, gives a reward, and the trainer steps. */
+/** Trains on the calls of a user's own agent. The agent calls the model through a client and sets a reward, then the trainer steps. */
 
 import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -12,39 +12,39 @@ import { ClientGroups } from './groups.ts';
 import { type ClientLimits, NO_TASK } from './settings.ts';
 import type { TrajectoryOptions } from './trajectory.ts';
 
-/** What a ClientTrainer is made of, and whom it tells. */
+/** Options of a ClientTrainer, including its event callbacks. */
 export interface ClientTrainerOptions extends TrainerEvents {
   /** Result of `resolveTrainConfig`. */
   config: TrainConfig;
-  /** Local or remote. */
+  /** A local or a remote engine. */
   engine: TrainerEngine;
-  /** Its held-out problems serve `trainer.validate()`; absent = there are none. */
+  /** Task whose held-out problems `trainer.validate()` uses. Default: none. */
   task?: Task;
-  /** Bounds of what is open and waits; absent = the defaults. */
+  /** Limits on open and waiting episodes. */
   limits?: ClientLimits;
-  /** Runs a step's work when nothing else uses the model; absent = at once. */
+  /** Runs a step's work while no other caller uses the model. Default: runs it immediately. */
   alone?<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** Which groups a step trains on. */
+/** Selects the groups that a step trains on. */
 export interface ClientStepOptions {
-  /** Complete groups to train on, which the step waits for; 'all' = those that are complete now. Default data.trainBatchSize. */
+  /** Number of complete groups to wait for and train on; 'all' = those that are complete now. Default: data.trainBatchSize. */
   groups?: number | 'all';
-  /** Ends the wait: the step rejects, and nothing is taken. */
+  /** Cancels the wait: the step rejects and takes no groups. */
   signal?: AbortSignal;
 }
 
-/** What `Learner.client` and `webgrpo serve` train by: episodes of clients, in groups, and GrpoTrainer's step on those that are complete. */
+/** Trainer of `Learner.client` and `webgrpo serve`: groups the episodes of clients and runs GrpoTrainer's step on complete groups. */
 export class ClientTrainer {
-  /** What trains: checkpoints, evaluations and state are its own. */
+  /** The trainer, for checkpoints, evaluations and state. */
   readonly trainer: GrpoTrainer;
-  /** Episodes that are open or wait. */
+  /** The open and waiting episodes. */
   readonly groups: ClientGroups;
   readonly #config: TrainConfig;
   #stepping: Promise<unknown> = Promise.resolve();
   #alone: NonNullable<ClientTrainerOptions['alone']> = (work) => work();
 
-  /** Throws InputError for settings that do not go with clients. */
+  /** Throws InputError for settings that clients cannot be combined with. */
   constructor({ config, engine, task = NO_TASK, limits = {}, alone, ...events }: ClientTrainerOptions) {
     this.#config = config;
     if (alone) this.#alone = alone;
@@ -52,14 +52,14 @@ export class ClientTrainer {
     this.trainer = new GrpoTrainer({ ...events, config, engine, task, source: this.groups });
   }
 
-  /** The client of one episode. Throws ApiError after `close`. */
+  /** Opens an episode and returns its client. Throws ApiError after `close`. */
   client(options: TrajectoryOptions = {}): TrainingClient {
     return new TrainingClient(this.groups, options);
   }
 
   /**
-   * One GRPO step on complete groups, which it waits for: steps that are asked for at once run one after the other. Throws
-   * InputError where the wait ends without them. A step that fails gives its groups back.
+   * Waits for complete groups and runs one GRPO step on them. Concurrent steps run one after the other. Throws InputError if the wait ends
+   * without enough groups. A failed step returns its groups.
    */
   async step(options: ClientStepOptions = {}): Promise<{ metrics: Metrics; samples: Sample[] }> {
     const turn = this.#stepping.then(() => this.#step(options));
@@ -87,7 +87,7 @@ export class ClientTrainer {
     }
   }
 
-  /** Aborts every open episode, and ends steps that wait. The engine stays. */
+  /** Aborts every open episode and ends waiting steps. The engine stays open. */
   async close(): Promise<void> {
     await this.groups.end();
     await this.#stepping;

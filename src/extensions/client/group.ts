@@ -1,4 +1,4 @@
-/** A group of episodes: what tells it from others, what a step is given of it, what a checkpoint holds of it. */
+/** A group of episodes: its key, its samples for a step, and its state in a checkpoint. */
 
 import { hash } from '../../tasks/random.ts';
 import type { Message } from '../../tasks/task.ts';
@@ -10,26 +10,26 @@ import type { ClientTrajectory } from './trajectory.ts';
 
 export interface Group {
   key: string;
-  /** Numbers of groups tell them apart in a step. */
+  /** Number of the group, unique in the run. Tells groups apart in a step. */
   number: number;
-  /** Part of the random keys of episodes that join; see RandomStreams. */
+  /** Part of the random keys of the episodes that join. See RandomStreams. */
   stream: number;
   members: Set<ClientTrajectory>;
   rewarded: ClientTrajectory[];
-  /** Episodes that ever joined. */
+  /** Number of episodes that ever joined. */
   joined: number;
   timer?: ReturnType<typeof setTimeout>;
 }
 
 type SavedGroup = SavedEpisodes['groups'][number];
 
-/** Gives every group a random stream of its own: under one set of weights, no two groups draw by the same keys. */
+/** Assigns a separate random stream to every group: under the same weights, no two groups sample with the same keys. */
 export class RandomStreams {
-  /** The newest weights, and the streams that were given under them. */
+  /** The newest weight version, and the streams assigned under it. */
   #version = 0;
   #given = new Set<number>();
 
-  /** Begins with new weights. Older weights, which return after a failed step or a lost device, change nothing. */
+  /** Starts a new weight version. Does nothing for older versions, which return after a failed step or a device loss. */
   advance(version: number, alive: readonly Group[]): void {
     if (version <= this.#version) return;
     this.#version = version;
@@ -37,11 +37,11 @@ export class RandomStreams {
   }
 
   /**
-   * Returns a stream for group `number`. The first group of a question under new weights has a stream that follows from the
-   * question and the version alone. Every other stream follows from the number, which no other group of the run has.
+   * Returns a stream for group `number`. For the first group of a question under new weights, the stream depends only on the question and
+   * the version. For any other group it depends on the number, which is unique in the run.
    */
   take(key: string, version: number, number: number): number {
-    // The streams of older weights are forgotten: one of their questions may have had its first group already.
+    // Streams of older weights are forgotten, so the first group of a question can have had its stream already.
     let stream = version < this.#version ? undefined : hash(key, version, 0);
     for (let attempt = 0; stream === undefined || this.#given.has(stream); attempt++)
       stream = hash(key, version, number + 1, attempt);
@@ -61,13 +61,13 @@ export class RandomStreams {
   }
 }
 
-/** What episodes of one group have in common. */
+/** Returns the key that all episodes of one group share. */
 export function keyOf({ messages, toolsKey, user = '' }: CallRequest, group: string | undefined): string {
   if (group !== undefined) return JSON.stringify(['name', group]);
   return JSON.stringify(['messages', firstMessages(messages), toolsKey, user]);
 }
 
-/** Rows of a group's episodes, those of one beside each other. */
+/** Returns the rows of a group's episodes. Rows of one episode are adjacent. */
 export function samplesOf({ number, rewarded }: Group, group: number): Sample[] {
   return rewarded.flatMap((episode) => {
     const { start, groupName, result } = episode;
@@ -79,7 +79,7 @@ export function samplesOf({ number, rewarded }: Group, group: number): Sample[] 
   });
 }
 
-/** Updates between the weights that drew the oldest token and those that step `step` starts from. */
+/** Returns the number of updates between the weights that sampled the oldest token and those that step `step` starts from. */
 export function stalenessMax(samples: readonly Sample[], step: number): number {
   const versions = samples.flatMap(({ trajectory: { mask, weightVersions } }) =>
     [...(weightVersions ?? [])].filter((_, t) => mask[t] === 1),
@@ -94,13 +94,13 @@ function messageOf({ role, content, toolCalls = [] }: ChatMessage): Message {
   return { role, content: [content, ...calls].filter((part) => part !== '').join('\n') };
 }
 
-/** Returns the group as a checkpoint holds it, without members if no call was answered. */
+/** Returns the group for a checkpoint. Episodes without an answered call are omitted. */
 export function saveGroup({ key, number, joined, members, rewarded }: Group, isComplete: boolean): SavedGroup {
   const saved = [...members].flatMap((one) => one.save() ?? []);
   return { key, number, joined, isComplete, members: saved, rewarded: rewarded.map(({ id }) => id) };
 }
 
-/** A group of these episodes, which were restored. */
+/** Creates a group of restored episodes. */
 export function restoreGroup(
   { key, number, joined, rewarded }: SavedGroup,
   stream: number,

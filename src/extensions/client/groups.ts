@@ -1,9 +1,9 @@
 /**
- * Episodes of clients by group, as a source of the trainer's samples: a group is complete when rollout.n of its trajectories
- * have their reward, and a step takes complete groups in the order in which they came to be.
+ * Sample source for clients: the caller opens episodes, calls the model and sets rewards; this class groups the episodes.
  *
- * Generation continues while a step waits, and is paused from the moment that the step has its groups until its weights are
- * in: calls in flight then continue after their last token, under the new weights, and each token keeps the version that drew it.
+ * A group is complete when `rollout.n` of its trajectories have a reward. Steps take groups in the order of completion. Generation is
+ * paused from the moment a step has its groups until the new weights are in place. Open calls then continue after their last token under
+ * the new weights. Every token keeps the weight version that sampled it.
  */
 
 import { type DeviceLostError, InputError } from '../../errors.ts';
@@ -29,20 +29,20 @@ import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from '.
 const runOverError = (): ApiError =>
   new ApiError('The run is over; it takes no further episodes.', { status: 503, code: 'run_over' });
 
-/** Episodes of clients in their groups: where the samples of a step come from. */
+/** Groups the episodes of clients and hands complete groups to the trainer. */
 export class ClientGroups extends NothingInFlight implements SampleSource {
   readonly inFlight = this;
-  /** What requests are checked by. */
+  /** The model as clients see it: name, temperature, vocabulary. Requests are validated against it. */
   readonly served: ServedModel;
   readonly #config: TrainConfig;
   #engine: TrainerEngine;
   readonly #limits: Required<Omit<ClientLimits, 'toolParser'>>;
   readonly #host: TrajectoryHost;
-  /** Several of one key where more episodes run than a group has. */
+  /** Incomplete groups. A key has several if more than `rollout.n` of its episodes run at the same time. */
   #incomplete: Group[] = [];
   readonly #groupOf = new Map<ClientTrajectory, Group>();
   #complete: Group[] = [];
-  /** What the current step has taken, and the counts that it told: they come back where the step fails. */
+  /** Groups and counters of the current step, restored if the step fails. */
   #currentStep: { step: number; groups: Group[]; requestedGroups: number | undefined; counts: Metrics } | undefined;
   /** Aborts when the engine's device is lost. */
   #deviceLost = new AbortController();
@@ -54,7 +54,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   readonly #waiters: (() => void)[] = [];
   #closed = false;
 
-  /** Throws InputError for settings that need samples of the trainer's own making. */
+  /** Throws InputError for settings that require the trainer to generate the samples itself. */
   constructor(config: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
     super();
     checkConfig(config);
@@ -88,33 +88,33 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
   }
 
-  /** A new episode; it joins its group at its first call. */
+  /** Opens an episode. The episode joins a group at its first call. */
   open(options: TrajectoryOptions = {}): ClientTrajectory {
     if (this.#closed) throw runOverError();
     return new ClientTrajectory(this.#host, options);
   }
 
-  /** Episodes that are open or wait for their step, the first to join first. */
+  /** Episodes that are open or waiting for their step, in the order in which they joined. */
   get episodes(): ClientTrajectory[] {
     return [...this.#groupOf.keys()];
   }
 
-  /** Their number. */
+  /** Number of `episodes`. */
   get size(): number {
     return this.#groupOf.size;
   }
 
-  /** True if an episode is open or waits for its step. */
+  /** True if the episode is open or waiting for its step. */
   has(trajectory: ClientTrajectory): boolean {
     return this.#groupOf.has(trajectory);
   }
 
-  /** Groups that a step may take. */
+  /** Number of complete groups. */
   get complete(): number {
     return this.#complete.length;
   }
 
-  /** Groups that wait for episodes. */
+  /** Number of groups that still need episodes or rewards. */
   get incomplete(): number {
     return this.#incomplete.length;
   }
@@ -124,29 +124,31 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#streams.advance(version, this.#incomplete);
   }
 
-  /** Updates so far. */
+  /** Number of updates so far, which is also the weight version. */
   get version(): number {
     return this.#version;
   }
 
-  /** Reads calls out of replies. */
+  /** Parses tool calls out of replies. */
   get toolParser(): ToolParser {
     return this.#host.template.toolParser;
   }
 
-  /** The policy's. */
+  /** The policy's tokenizer. */
   get tokenizer() {
     return this.#engine.tokenizer;
   }
 
-  /** The open episodes that have the same first messages and tools (and group, where it is named). */
+  /** Returns the open episodes with the same first messages and tools, and the same `group` if one is given. */
   openEpisodesLike(request: CallRequest, group?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
     const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
   }
 
-  /** Resolves to true once so many groups are complete, to false if `signal` aborts or the run ends before. Rejects if the device is lost. */
+  /**
+   * Resolves to true when `groups` groups are complete, to false if `signal` aborts or the run ends first. Rejects if the device is lost.
+   */
   wait(groups: number, signal?: AbortSignal): Promise<boolean> {
     return this.#waitForGroups(() => groups, signal);
   }
@@ -166,17 +168,17 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return condition();
   }
 
-  /** Number of groups of the next step. Default: data.trainBatchSize. */
+  /** Sets how many groups the next step takes. Default: data.trainBatchSize. */
   requestStep(groups: number | undefined): void {
     this.#requestedGroups = groups;
     this.#notifyWaiters();
   }
 
-  /** Resolves to true once the next step has its groups; to false if `stop` aborts. */
+  /** Resolves to true when the next step has its groups, to false if `stop` aborts. */
   override async ready(stop: AbortSignal): Promise<boolean> {
     await this.run();
-    const unasked = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
-    return this.#waitForGroups(() => this.#requestedGroups ?? unasked, stop);
+    const defaultGroups = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
+    return this.#waitForGroups(() => this.#requestedGroups ?? defaultGroups, stop);
   }
 
   async generate(step: number): Promise<GeneratedStep> {
@@ -207,13 +209,13 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return { samples, drawn: wholeTrajectories(samples), seconds, stats: await rollout.takeStats(), metrics };
   }
 
-  /** Without a state, puts back what a step that failed had taken; else takes in the episodes of a checkpoint. */
+  /** Adds the episodes of a checkpoint. Without a state, returns the groups and counters of a failed step. */
   override restore(state: unknown, { vocabSize }: { vocabSize: number }): void {
-    if (state === undefined) this.#returnGroups();
-    else this.#addEpisodes(state, vocabSize);
+    if (state === undefined) this.#putBack();
+    else this.#restoreEpisodes(state, vocabSize);
   }
 
-  #returnGroups(): void {
+  #putBack(): void {
     if (!this.#currentStep) return;
     const { step, groups, requestedGroups, counts } = this.#currentStep;
     this.#currentStep = undefined;
@@ -221,7 +223,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     for (const group of groups) for (const one of group.rewarded) this.#groupOf.set(one, group);
     this.#requestedGroups ??= requestedGroups;
     for (const [name, count] of Object.entries(counts)) this.#counts[name] = (this.#counts[name] ?? 0) + count;
-    if (this.#version === step) this.#version--; // a loss has forgotten it
+    if (this.#version === step) this.#version--; // a device loss has reset it to 0
   }
 
   /** Returns the open and the complete groups as plain JSON. */
@@ -238,13 +240,16 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return Promise.resolve(encodeEpisodes(state));
   }
 
-  /** Takes in the episodes that are not here: those that are know more. Open ones are aborted unless callers outlive this. */
-  #addEpisodes(state: unknown, vocabSize: number): void {
+  /**
+   * Adds a checkpoint's episodes, except those still in memory, which are newer. Open ones are aborted unless callers are separate
+   * processes (`limits.outlives`).
+   */
+  #restoreEpisodes(state: unknown, vocabSize: number): void {
     const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
     this.#advance(version);
-    if (this.#deviceLost.signal.aborted && this.#nextGroupNumber > 0) return; // episodes outlive the device, see `attach`
+    if (this.#deviceLost.signal.aborted && this.#nextGroupNumber > 0) return; // after a device loss, all episodes are still in memory; see `attach`
     const given = groups.flatMap(({ members }) => members.map(({ key: [, stream] }) => stream));
-    this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have none
+    this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have no streams
     this.#nextGroupNumber = Math.max(this.#nextGroupNumber, number);
     this.#counts = { ...counts };
     const inMemory = new Set(this.episodes.map(({ id }) => id));
@@ -253,9 +258,9 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       const missing = saved.members.filter(({ id }) => !inMemory.has(id));
       const episodes = missing.map((one) => ClientTrajectory.restore(this.#host, one));
       if (episodes.length === 0) continue;
-      // The group that is here still continues with the numbers of the saved one.
-      const isHere = [...this.#groupOf.values()].some((group) => group.number === saved.number);
-      const stream = isHere ? this.#streams.take(key, version, this.#nextGroupNumber++) : saved.members[0].key[1];
+      // If the saved group is still in memory, that group keeps its stream and this one needs another.
+      const isInMemory = [...this.#groupOf.values()].some((group) => group.number === saved.number);
+      const stream = isInMemory ? this.#streams.take(key, version, this.#nextGroupNumber++) : saved.members[0].key[1];
       const group = restoreGroup(saved, stream, episodes);
       for (const one of episodes) this.#groupOf.set(one, group);
       (isComplete ? this.#complete : this.#incomplete).push(group);
@@ -265,17 +270,17 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#notifyWaiters();
   }
 
-  /** Ends calls in flight and the wait for a step by `error`: the engine's device is lost. Later calls wait for `attach`. */
+  /** Called when the engine lost its device: open calls and the wait for a step reject with `error`. New calls wait for `attach`. */
   handleDeviceLoss(engine: TrainerEngine, error: DeviceLostError): void {
     if (this.#closed || engine !== this.#engine || this.#deviceLost.signal.aborted) return;
-    this.#version = 0; // a checkpoint that is restored sets another
+    this.#version = 0; // restoring a checkpoint sets another
     this.#deviceLost.abort(error);
     this.#notifyWaiters();
   }
 
   /**
-   * Continues with an engine whose weights are restored. After a loss, open episodes and complete groups stay as they are. Episodes that a
-   * step has trained on do not come back, whether or not a checkpoint has that step.
+   * Continues on an engine with restored weights. After a device loss, open episodes and complete groups stay unchanged. Episodes that a
+   * step has trained on are not used again, even if the restored checkpoint is older than that step.
    */
   attach(engine: TrainerEngine): void {
     if (engine === this.#engine) return;
@@ -290,12 +295,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     if (this.#closed) throw runOverError();
   }
 
-  /** Lets the engine run. */
+  /** Resumes generation. */
   async run(): Promise<void> {
     await this.#engine.rollout.resume();
   }
 
-  /** Calls in flight continue beside the samples of the evaluation, and are paused after it. */
+  /** Runs an evaluation while open calls continue. Pauses generation afterwards. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
     try {
       return await run(() => this.run());
@@ -304,10 +309,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     }
   }
 
-  /** Aborts every open episode; steps that wait end. Called once, when the run is over. */
+  /** Aborts every open episode and ends waiting steps. Called once, when the run has ended. */
   async end(): Promise<void> {
     this.#closed = true;
-    await this.run(); // calls in flight end by their abort
+    await this.run(); // a paused engine would never end the aborted calls
     for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
     for (const group of this.#incomplete) clearTimeout(group.timer);
     this.#notifyWaiters();
@@ -348,7 +353,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     else if (group.rewarded.length === group.members.size) this.#waitForMore(group);
   }
 
-  /** No client is left that could complete the group: others can join for a while. */
+  /** Waits `timeoutMs` for more episodes, because all members have a reward but the group is too small. */
   #waitForMore(group: Group): void {
     clearTimeout(group.timer);
     group.timer = setTimeout(() => {
@@ -356,7 +361,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
         this.#host.count('client/short_groups');
         return this.#close(group);
       }
-      // A single one has nothing to be compared with.
+      // A single trajectory has nothing to be compared with.
       this.#host.count('client/lost_trajectories');
       for (const one of group.rewarded) this.#groupOf.delete(one);
       this.#forget(group);

@@ -1,5 +1,6 @@
 /**
- * `Learner.client()` and `webgrpo serve` use it. It adds a client in the shape of OpenAI's API whose calls are trained on; see docs/guides/client.md.
+ * Clients in the shape of OpenAI's API whose calls are trained on. Used by `Learner.client()` and `webgrpo serve`. See
+ * docs/guides/client.md.
  */
 
 export { ApiError } from './api/apiError.ts';

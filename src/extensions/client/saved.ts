@@ -1,11 +1,11 @@
-/** Episodes of clients as plain JSON, for a checkpoint: open ones, and those that wait for their group or their step. */
+/** Converts the episodes of clients to plain JSON for a checkpoint: open ones, and those waiting for their group or step. */
 
 import * as v from 'valibot';
 import { arraysSchema, readInFlight, savedReward, whole } from '../../grpo/generate/savedGroups.ts';
 import { encodeArrays } from '../../grpo/generate/sampleCodec.ts';
 import { type DrawnSoFar, TURN_FIELDS, TURN_REQUIRED } from '../../rollout/tokenLog.ts';
 
-/** @param vocabSize tokens that the model has */
+/** @param vocabSize number of tokens in the model's vocabulary */
 function episodesSchema(vocabSize: number) {
   const called = v.object({ id: v.string(), name: v.string() });
   const message = v.object({
@@ -80,11 +80,12 @@ function episodesSchema(vocabSize: number) {
   });
 }
 
-/** What a checkpoint holds of the episodes of clients. */
+/** The episodes of clients in a checkpoint. */
 export type SavedEpisodes = v.InferOutput<ReturnType<typeof episodesSchema>>;
 export type SavedTrajectory = SavedEpisodes['groups'][number]['members'][number];
 export type SavedSequence = SavedTrajectory['sequences'][number];
 
+/** Converts episodes to plain JSON. */
 export const encodeEpisodes = ({ groups, ...rest }: SavedEpisodes): unknown => ({
   ...rest,
   groups: groups.map((group) => ({ ...group, members: group.members.map(encodeTrajectory) })),
@@ -98,6 +99,6 @@ const encodeTrajectory = ({ sequences, ...rest }: SavedTrajectory): unknown => (
   })),
 });
 
-/** Throws InputError if the state is not what `encodeEpisodes` gave. */
+/** Parses the result of `encodeEpisodes`. Throws InputError for any other value. */
 export const decodeEpisodes = (state: unknown, vocabSize: number): SavedEpisodes =>
   readInFlight(episodesSchema(vocabSize), state);

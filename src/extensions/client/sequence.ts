@@ -1,6 +1,6 @@
 /**
- * One sequence of tokens of a trajectory: a prompt, replies that the model drew, and what was said between them. A request
- * that continues from it adds tokens at its end; nothing that is in it is encoded again.
+ * One token sequence of a trajectory: a prompt, sampled replies, and the messages between them. A request that continues the sequence
+ * appends tokens. Tokens in the sequence are never encoded again.
  */
 
 import { InputError } from '../../errors.ts';
@@ -11,44 +11,45 @@ import type { Generation, Trajectory } from '../../rollout/types.ts';
 import { type ChatMessage, isSame } from './api/messages.ts';
 import type { SavedSequence } from './saved.ts';
 
-/** A reply as it was given, and where it ends. */
+/** A reply, and its end in the sequence. */
 export interface Reply {
-  /** Number of the reply among those of its episode, in the order of the answers; missing in older checkpoints. */
+  /** Number of the reply within its episode, in the order of the answers. Missing in older checkpoints. */
   call?: number;
-  /** Messages up to it, and with it. */
+  /** Number of messages up to and including the reply. */
   messages: number;
-  /** Tokens after the prompt, with those of the reply. */
+  /** Number of tokens after the prompt, up to and including the reply. */
   tokens: number;
-  /** What the template made of the messages before it, with the header of the reply. */
+  /** Text that the chat template rendered before the reply, including the reply's header. */
   rendered: string;
-  /** The reply's text without its calls, as the template has to write it again. */
+  /** The reply's text without its calls, as the template must render it again. */
   content: string;
   calls: { id: string; name: string }[];
-  /** It ended without an end token, which is still to be written. */
+  /** True if the reply ended without an end token. The continuation then adds one. */
   isOpen: boolean;
-  /** The stop token that it ended with. */
+  /** Stop token at the end of the reply. */
   endToken?: number | undefined;
   stopReason: Generation['stopReason'];
 }
 
-/** What writes messages between two replies. */
+/** Renders the messages between two replies. */
 interface TurnTemplate {
   tokenizer: ChatTokenizer;
-  /** The control token after a turn's calls, where the format has one. */
+  /** Control token after a turn's calls; undefined if the format has none. */
   stopToken: string | undefined;
 }
 
+/** A token sequence with the replies that were sampled in it. */
 export class Sequence extends TokenLog {
   readonly promptIds: Uint32Array;
-  /** Key of the tools that its replies can call. */
+  /** Key of the tools that replies can call. */
   readonly toolsKey: string;
   readonly messages: ChatMessage[] = [];
   readonly replies: Reply[] = [];
-  /** Part of the random key. No two sequences of a trajectory have the same. */
+  /** Part of the random key, unique among the sequences of a trajectory. */
   number = 0;
-  /** A call is in flight, which its next tokens belong to. */
+  /** True while a call in flight extends this sequence. */
   isBusy = false;
-  /** Replies that were drawn in another sequence. */
+  /** Number of replies that were sampled in another sequence. */
   #shared = 0;
 
   private constructor(promptIds: Uint32Array, after: ArrayLike<number>, toolsKey: string) {
@@ -58,7 +59,7 @@ export class Sequence extends TokenLog {
     this.push({ responseIds: after });
   }
 
-  /** Starts with a conversation's tokens; those beyond `maxPromptLength` are context in the response. */
+  /** Creates a sequence from a conversation's tokens. Tokens beyond `maxPromptLength` become context in the response. */
   static start(ids: Uint32Array, maxPromptLength: number, toolsKey: string): Sequence {
     return new Sequence(ids.slice(0, maxPromptLength), ids.subarray(maxPromptLength), toolsKey);
   }
@@ -74,7 +75,7 @@ export class Sequence extends TokenLog {
     return sequence;
   }
 
-  /** All up to the last reply: a call in flight is left out. Undefined if no reply is its own. */
+  /** Returns the state up to the last reply, without a call in flight. Undefined if no reply was sampled in this sequence. */
   save(): SavedSequence | undefined {
     const { number, toolsKey, messages, replies } = this;
     const promptIds = Uint32Array.from(this.promptIds);
@@ -85,7 +86,10 @@ export class Sequence extends TokenLog {
     return { number, promptIds, toolsKey, ...said, shared: this.#shared, drawn };
   }
 
-  /** Shares the tokens up to the end of reply `index`, all of them as context: they are trained where they were drawn. */
+  /**
+   * Returns a new sequence with the tokens up to the end of reply `index`. These are context there, because the original sequence trains
+   * them.
+   */
   branch(index: number): Sequence {
     const reply = this.replies[index];
     const branch = new Sequence(this.promptIds, this.slice(reply.tokens).responseIds, this.toolsKey);
@@ -95,7 +99,7 @@ export class Sequence extends TokenLog {
     return branch;
   }
 
-  /** Number of the last reply up to which `messages` say the same and continue; -1 where there is none. */
+  /** Returns the index of the last reply that `messages` extend: all messages up to it are equal. Returns -1 without such a reply. */
   matches(messages: readonly ChatMessage[], toolsKey: string): number {
     if (toolsKey !== this.toolsKey) return -1;
     let same = 0;
@@ -104,7 +108,7 @@ export class Sequence extends TokenLog {
     return this.replies.findLastIndex((reply) => reply.messages <= same && reply.messages < messages.length);
   }
 
-  /** Replies that were drawn in this sequence. */
+  /** Replies that were sampled in this sequence. */
   get ownReplies(): Reply[] {
     return this.replies.slice(this.#shared);
   }
@@ -113,7 +117,9 @@ export class Sequence extends TokenLog {
     return this.contextAfter(this.promptIds);
   }
 
-  /** Tokens that say `messages` after the last reply, and open the next; undefined if the template cannot. */
+  /**
+   * Returns the tokens that append `messages` after the last reply and open the next reply. Undefined if the template cannot render that.
+   */
   continuation(messages: readonly ChatMessage[], template: TurnTemplate): Uint32Array | undefined {
     try {
       return this.#continuation(messages, template);
@@ -132,7 +138,8 @@ export class Sequence extends TokenLog {
       return tokenizer.encodeContinuation(plain, calledTurn(called, { stopToken, endToken, before: 0 }));
     }
     const rest = tokenizer.encodeContinuation(plain);
-    // The template continues after an end token. One that the model did not draw stays out of the loss, as all of this.
+    // The template continues after an end token. If the model did not sample one, it is added here, outside the loss like all of these
+    // tokens.
     return isOpen ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
   }
 
@@ -149,7 +156,10 @@ export class Sequence extends TokenLog {
   }
 }
 
-/** Returns the least number that no sequence has. After a call failed, that is the number of its sequence: the call can be made again. */
+/**
+ * Returns the lowest number that no sequence has. After a failed call, that is the number of its removed sequence, so that a retry samples
+ * the same.
+ */
 export function freeNumber(sequences: readonly Sequence[]): number {
   const taken = sequences.map(({ number }) => number);
   let number = 0;

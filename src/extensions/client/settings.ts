@@ -1,28 +1,31 @@
-/** What a run of clients is bounded by, and which settings do not go with clients. */
+/** Limits of a client run, and a check of settings that clients cannot be combined with. */
 
 import { InputError } from '../../errors.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 
-/** Bounds of what is open and waits. */
+/** Limits on open and waiting episodes. */
 export interface ClientLimits {
-  /** Seconds without a call after which an episode is aborted, and a group that waits for further ones is closed. Default 600. */
+  /**
+   * Seconds without a call after which an episode is aborted, and without a new episode after which a waiting group is closed. Default:
+   * 600.
+   */
   timeoutS?: number;
-  /** Episodes that are open or wait for their step; a further one is refused (429). Default 4096. */
+  /** Maximum number of episodes that are open or waiting for their step; more are refused (429). Default: 4096. */
   maxTrajectories?: number;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser;
-  /** What `fit` begins a step at: 'complete' (default) = enough complete groups, 'asked' = `ask` alone. */
+  /** Condition for `fit` to start a step. 'complete' = enough groups are complete (default); 'asked' = `requestStep` was called. */
   stepWhen?: 'complete' | 'asked';
   /**
-   * Callers are other processes (`webgrpo serve`), so the open episodes of a checkpoint continue. Default: callers live in this process, so
-   * these episodes are aborted and counted.
+   * True if callers are other processes (`webgrpo serve`): open episodes of a checkpoint then continue. Default: callers live in this
+   * process, so these episodes are aborted and counted.
    */
   outlives?: boolean;
 }
 
-/** Only where samples' settings are read from a config; no problem is drawn of it. */
+/** Task for reading a config's sampling settings. No problem is taken from it. */
 export const NO_TASK = {
   name: 'client',
   train: (): never => {
@@ -34,7 +37,7 @@ export const NO_TASK = {
   },
 };
 
-/** Throws InputError for settings that need samples of the trainer's own making. */
+/** Throws InputError for settings that require the trainer to generate the samples itself. */
 export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
   const wrong = [
     ['rollout.overSampleRate', rollout.overSampleRate > 0],
@@ -51,7 +54,7 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
     );
 }
 
-/** Metrics that count what has happened since the step before. */
+/** Metrics that count events since the previous step. */
 export const COUNTED = [
   'client/calls',
   'client/continuations',

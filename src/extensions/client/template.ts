@@ -1,4 +1,4 @@
-/** What a chat template makes of a request: its tokens, and whether it would write an earlier reply as it was drawn. */
+/** Renders requests by a chat template. Also checks whether the template would render an earlier reply exactly as it was sampled. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { lostRoles, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
@@ -11,16 +11,16 @@ import type { Reply } from './sequence.ts';
 /** Renders the requests of a run. */
 export class CallTemplate {
   readonly tokenizer: ChatTokenizer;
-  /** Reads calls out of replies. */
+  /** Parses tool calls out of replies. */
   readonly toolParser: ToolParser;
-  /** The control token after a turn's calls, and its id; undefined if the format has none. */
+  /** Control token after a turn's calls, and its id. Undefined if the format has none. */
   readonly stopToken: string | undefined;
   readonly stopTokenId: number | undefined;
   readonly #toolSchemasInPrompt: boolean;
   #writesCalls: boolean | undefined;
   #writesResults = false;
 
-  /** @param toolSchemasInPrompt as rollout.multiTurn.toolSchemasInPrompt */
+  /** @param toolSchemasInPrompt same as rollout.multiTurn.toolSchemasInPrompt */
   constructor(tokenizer: ChatTokenizer, toolParser: ToolParser, toolSchemasInPrompt: boolean) {
     this.tokenizer = tokenizer;
     this.toolParser = toolParser;
@@ -29,19 +29,19 @@ export class CallTemplate {
     this.#toolSchemasInPrompt = toolSchemasInPrompt;
   }
 
-  /** The text of a conversation, with the header of the reply that is to come. */
+  /** Returns the text of a conversation, including the header of the next reply. */
   render(messages: readonly ChatMessage[], tools: readonly Tool[]): string {
     return this.tokenizer.applyChatTemplate(this.#given(messages), this.#tools(tools));
   }
 
-  /** Its tokens; names of control tokens in messages are ordinary text. */
+  /** Returns the tokens of a conversation. Names of control tokens in messages are ordinary text. */
   encode(messages: readonly ChatMessage[], tools: readonly Tool[]): Uint32Array {
     const given = this.#given(messages);
     if (!this.#writesResults && messages.some(({ role }) => role === 'tool')) this.#expectResults(given, tools);
     return this.tokenizer.encodeChat(given, { ...this.#tools(tools), trusted: false });
   }
 
-  /** Refuses tool results that the template leaves out: the agent would take the reply for one that knows them. */
+  /** Throws if the template drops tool results. Otherwise the agent would believe that the model has read them. */
   #expectResults(given: Parameters<ChatTokenizer['applyChatTemplate']>[0], tools: readonly Tool[]): void {
     const lost = lostRoles(given, (marked) => this.tokenizer.applyChatTemplate(marked, this.#tools(tools)));
     if (lost.includes('tool'))
@@ -53,15 +53,15 @@ export class CallTemplate {
   }
 
   /**
-   * True if the template writes what `reply` was drawn after, and then the reply itself, where `rendered` continues: one that
-   * drops the thoughts of earlier turns, say, does not.
+   * True if the template renders the same text before `reply` and then the reply itself. False, for example, for templates that drop the
+   * thoughts of earlier turns.
    */
   keeps(reply: Reply, rendered: string): boolean {
     if (!rendered.startsWith(reply.rendered)) return false;
     return squeezed(rendered.slice(reply.rendered.length)).startsWith(squeezed(reply.content));
   }
 
-  /** True if messages can stand after a reply as tokens of their own. */
+  /** True if the messages can be appended after a reply as separate tokens. */
   canFollow(reply: Reply, messages: readonly ChatMessage[]): boolean {
     if (!messages.every(({ role }) => role === 'user' || role === 'tool')) return false;
     if (this.stopToken === undefined || reply.calls.length === 0) return true;
@@ -92,7 +92,7 @@ export class CallTemplate {
     });
   }
 
-  /** A template may know nothing of tool_calls: they are then written into the content, as Hermes has them. */
+  /** True if the template ignores tool_calls. They are then written into the content, in the Hermes format. */
   get #templateWritesCalls(): boolean {
     return (this.#writesCalls ??= this.tokenizer
       .applyChatTemplate([
@@ -107,5 +107,5 @@ export class CallTemplate {
   }
 }
 
-/** Without white space, which templates trim and add. */
+/** Returns the text without white space, because templates trim and add white space. */
 const squeezed = (text: string): string => text.replace(/\s+/g, '');

@@ -1,6 +1,6 @@
 /**
- * One episode of an agent: every call it makes of the model, with tokens, masks, log-probs and weight versions, and the one
- * reward at its end. A call whose messages extend an earlier call's continues from those tokens; any other is a fork.
+ * One episode of an agent: all of its model calls, with tokens, masks, log-probs and weight versions, and one reward at its end. A call
+ * whose messages extend an earlier call continues that token sequence. Any other call is a fork.
  */
 
 import { onAbort } from '../../rollout/tools/onAbort.ts';
@@ -17,15 +17,15 @@ import type { SavedTrajectory } from './saved.ts';
 import { freeNumber, Sequence } from './sequence.ts';
 import type { CallTemplate } from './template.ts';
 
-/** What a trajectory needs of the run that it is part of. */
+/** Services that a run provides to its trajectories. */
 export interface TrajectoryHost {
   engine: RolloutEngine;
-  /** Aborts, with its error, when the engine's device is lost: calls in flight end by it. */
+  /** Aborts, with its error, when the engine's device is lost. Calls in flight then reject. */
   lost: AbortSignal;
-  /** Resolves when there is an engine again, or `signal` aborts. Throws ApiError if the run has ended. */
+  /** Resolves when an engine is available again, or when `signal` aborts. Throws ApiError if the run has ended. */
   engineReady(signal: AbortSignal | undefined): Promise<void>;
   template: CallTemplate;
-  /** The run's; `maxNewTokens` = data.maxResponseLength. */
+  /** The run's sampling parameters; `maxNewTokens` = data.maxResponseLength. */
   sampling: SamplingParams;
   constrainToolCalls: boolean;
   maxPromptLength: number;
@@ -34,44 +34,50 @@ export interface TrajectoryHost {
   timeoutMs: number;
   /** Adds to a metric of the current step. */
   count(metric: string): void;
-  /** Before the first call: finds its group. Throws ApiError if there is no room. Returns what its random keys start with. */
+  /**
+   * Called before the first call: finds the trajectory's group. Returns the start of its random keys. Throws ApiError if too many episodes
+   * are open.
+   */
   join(trajectory: ClientTrajectory, request: CallRequest): [seed: number, group: number, member: number];
-  /** It has its reward, or has been aborted. */
+  /** Called when the trajectory was rewarded or aborted. */
   onEnd(trajectory: ClientTrajectory): void;
 }
 
-/** What an episode is begun with. */
+/** Options of a new episode. */
 export interface TrajectoryOptions {
-  /** Episodes of one group are compared with each other; absent = those whose first messages (and tools) are the same. */
+  /**
+   * Name of the group; episodes of one group are compared with each other. Default: episodes with the same first messages and tools form a
+   * group.
+   */
   group?: string | undefined;
-  /** What callers know it by, beside its id. */
+  /** Name by which callers can find the episode, in addition to its id. */
   name?: string | undefined;
   /** Aborts the episode when the signal aborts. */
   signal?: AbortSignal | undefined;
 }
 
 interface CallOptions {
-  /** Ends the call; its tokens are dropped, and the same call may be made again. */
+  /** Cancels the call and drops its tokens. The same call can be made again. */
   signal?: AbortSignal | undefined;
   onTokens?: ((ids: readonly number[]) => void) | undefined;
 }
 
-/** An episode: its calls, its reward. */
+/** An episode: its calls and its reward. */
 export class ClientTrajectory {
-  /** Unique, in every completion's id. */
+  /** Unique id, part of the id of every completion. */
   readonly id: string;
-  /** Name as requested. */
+  /** Group name from the options. */
   readonly groupName: string | undefined;
-  /** Name as requested. */
+  /** Name from the options. */
   readonly name: string | undefined;
   /** 'open' until it is rewarded or aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';
-  /** The messages of its first call, up to its first reply. */
+  /** Messages of the first call, before the first reply. */
   start: readonly ChatMessage[] = [];
-  /** Its reward, once it has one. */
+  /** The reward; undefined while the episode has none. */
   result: Reward | undefined;
   readonly #host: TrajectoryHost;
-  /** In order of their first call. */
+  /** Sequences in the order of their first call. */
   readonly #sequences: Sequence[] = [];
   /** The engine's request id of each sequence. */
   readonly #requestIds = new Map<Sequence, string>();
@@ -91,7 +97,7 @@ export class ClientTrajectory {
     if (signal?.aborted) this.abort();
   }
 
-  /** Restores what `save` returned; one that is open waits for its next call. */
+  /** Restores the result of `save`. An open episode waits for its next call. */
   static restore(host: TrajectoryHost, { id, group, name, start, key, result, sequences }: SavedTrajectory) {
     const episode = new ClientTrajectory(host, { group, name }, id);
     episode.start = start;
@@ -103,7 +109,7 @@ export class ClientTrajectory {
     return episode;
   }
 
-  /** All that its answered calls have left; undefined if none was answered, and where it was aborted. */
+  /** Returns the tokens of all answered calls. Undefined if no call was answered or the episode was aborted. */
   save(): SavedTrajectory | undefined {
     const { id, groupName: group, name, start, result } = this;
     const sequences = this.#sequences.flatMap((sequence) => sequence.save() ?? []);
@@ -113,8 +119,8 @@ export class ClientTrajectory {
   }
 
   /**
-   * Gives the episode its reward and ends it. Throws ApiError if it has one already, a call is in flight, no call was
-   * answered, or the numbers are none to train on.
+   * Sets the reward and ends the episode. Throws ApiError if the episode has a reward, a call is in flight, no call was answered, or
+   * training cannot use the numbers.
    */
   reward(score: number, options: RewardOptions = {}): void {
     this.#expectOpen();
@@ -128,14 +134,14 @@ export class ClientTrajectory {
     this.#end('rewarded');
   }
 
-  /** Aborts the episode: calls in flight end, its slots are free, its samples are not trained on. */
+  /** Aborts the episode: calls in flight end, their slots are freed, and nothing is trained on. */
   abort(): void {
     if (this.state !== 'open') return;
     this.#host.count('client/dropped_trajectories');
     this.#end('aborted');
   }
 
-  /** What is trained on: the tokens of each sequence that has a reply of its own. */
+  /** Returns the rows to train on: the tokens of each sequence in which a reply was sampled. */
   rows(): { sequence: Sequence; trajectory: ReturnType<Sequence['trajectory']> }[] {
     return this.#sequences
       .map((sequence) => ({ sequence, trajectory: sequence.trajectory() }))
@@ -143,8 +149,8 @@ export class ClientTrajectory {
   }
 
   /**
-   * The sequence whose reply the messages extend farthest, one that ends there before one that has continued. `rank` compares matches of
-   * several episodes.
+   * Returns the sequence whose replies the messages extend farthest. A sequence that ends there is preferred to one that has continued.
+   * `rank` compares the matches of several episodes.
    */
   match({
     messages,
@@ -159,7 +165,7 @@ export class ClientTrajectory {
     return found.find(({ rank }) => found.every((other) => other.rank <= rank));
   }
 
-  /** One call of the model. Throws ApiError, and what the engine throws. */
+  /** Runs one call of the model. Throws ApiError, and rethrows errors of the engine. */
   async call(request: CallRequest, options: CallOptions = {}): Promise<Answer> {
     const { signal } = options;
     this.#expectOpen(signal);
@@ -221,7 +227,7 @@ export class ClientTrajectory {
     } catch (error) {
       count(options.signal?.aborted || this.state !== 'open' ? 'client/aborted_calls' : 'client/failed_calls');
       sequence.cutTo(before);
-      this.#release(sequence); // its cache holds what was cut
+      this.#release(sequence); // its cache holds tokens that were truncated
       if (isNew) this.#sequences.splice(this.#sequences.indexOf(sequence), 1);
       throw error;
     } finally {
@@ -230,7 +236,7 @@ export class ClientTrajectory {
     }
   }
 
-  /** Where a call's tokens go: after a reply that it extends, or into a sequence of their own. */
+  /** Returns the sequence that a call extends, or a new one. */
   #place(request: CallRequest, rendered: string): { sequence: Sequence; said: Uint32Array } {
     const { template, count, maxPromptLength } = this.#host;
     const { messages, tools, toolsKey } = request;
@@ -272,7 +278,7 @@ export class ClientTrajectory {
     this.#requestIds.set(sequence, requestId);
     const end = () => engine.abort([requestId]);
     const stopWaiting = [signal, this.#ending.signal].map((given) => given && onAbort(given, end));
-    // An engine that is paused for a step says nothing of its loss.
+    // A paused engine does not report a lost device, so race the call against the loss.
     const loss = new Promise<never>((_, reject) => {
       stopWaiting.push(onAbort(lost, () => reject(lost.reason as Error)));
     });
@@ -291,7 +297,7 @@ export class ClientTrajectory {
     }
   }
 
-  /** The same for a call that is made again after it failed; another for every sequence. */
+  /** Returns the random key of a sequence. A retry of a failed call gets the same key; every sequence gets a different one. */
   #randomKey({ number }: Sequence, seed: number | undefined): [number, number] {
     if (seed !== undefined) return randomKey(seed, SEEDED, Math.floor(seed / 2 ** 32), 0);
     const [run, group, member] = this.#key!;
@@ -329,7 +335,7 @@ export class ClientTrajectory {
     if (this.#key) this.#host.onEnd(this);
   }
 
-  /** Between two calls the clock runs. */
+  /** Starts the time limit that runs between two calls. */
   #rest(): void {
     if (this.#underWay > 0 || this.state !== 'open') return;
     clearTimeout(this.#timer);
@@ -345,7 +351,7 @@ export class ClientTrajectory {
   }
 }
 
-/** Tells keys of a request's own seed from those of all trajectories. */
+/** Separates the keys of a request's own seed from the keys of all trajectories. */
 const SEEDED = 0x5eed;
 
 const aborted = (): ApiError => new ApiError('The call was aborted.', { status: 499, code: 'aborted' });

@@ -1,6 +1,6 @@
 /**
- * The GGUF format, version 3, as far as it is written here: little endian; magic, version, counts, metadata, tensor table, then the
- * tensors' bytes, each at a multiple of 32. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ * Writes the GGUF format, version 3. Little endian: magic, version, counts, metadata, tensor table, then the tensors' bytes, each at a
+ * multiple of 32. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 
 import { InputError } from '../../errors.ts';
@@ -20,20 +20,20 @@ export type GgufValue =
 
 export interface GgufTensor {
   name: string;
-  /** Row-major, the rows' length last. */
+  /** Row-major shape; the last number is the length of a row. */
   shape: readonly number[];
   type: GgufType;
   data: Float32Array;
 }
 
-/** ggml's numbers of tensor types, and GGUF's of value types. */
+/** ggml's ids of tensor types, and GGUF's ids of value types. */
 const TENSOR_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 8 };
 const [UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY] = [4, 5, 6, 7, 8, 9];
 const ALIGNMENT = 32;
-/** Values that share a scale. */
+/** Number of values that share a scale. */
 export const Q8_BLOCK = 32;
 
-/** A whole file. Throws InputError if a type cannot hold a tensor. */
+/** Returns a complete file. Throws InputError if a type cannot hold a tensor. */
 export function writeGguf(
   metadata: ReadonlyMap<string, GgufValue>,
   tensors: readonly GgufTensor[],
@@ -80,7 +80,10 @@ function encode({ name, shape, type, data }: GgufTensor): Uint8Array {
   );
 }
 
-/** Blocks of 32 values: their scale (the largest magnitude / 127, as float16), then a signed byte each, to nearest, away from zero. */
+/**
+ * Returns blocks of 32 values: a scale (largest magnitude / 127, as float16), then one signed byte per value, rounded to nearest, halves
+ * away from zero.
+ */
 function encodeQ8(data: Float32Array, name: string): Uint8Array {
   const blocks = data.length / Q8_BLOCK;
   const scales = Float32Array.from({ length: blocks }, (_, b) => {
@@ -102,7 +105,7 @@ function encodeQ8(data: Float32Array, name: string): Uint8Array {
   return bytes;
 }
 
-/** Bytes that grow. */
+/** A byte buffer that grows when needed. */
 class Bytes {
   #bytes = new Uint8Array(1 << 16);
   length = 0;
@@ -156,7 +159,7 @@ class Bytes {
     }
   }
 
-  /** The next `bytes`, to be written. */
+  /** Returns a view of the next `bytes` bytes for the caller to write. */
   #view(bytes: number): DataView {
     this.#room(bytes);
     this.length += bytes;

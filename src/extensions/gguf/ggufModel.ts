@@ -1,6 +1,6 @@
 /**
- * A model as llama.cpp reads it: names, order and metadata of its `convert_hf_to_gguf.py`, as facts. Byte-level BPE tokenizers only,
- * which all families here have.
+ * Converts a model to what llama.cpp reads. Names, order and metadata follow its `convert_hf_to_gguf.py`. Supports byte-level BPE
+ * tokenizers only; all model families here have one.
  */
 
 import { InputError } from '../../errors.ts';
@@ -18,7 +18,7 @@ import {
 import { ropeFactors } from '../../model/checkpoint/gguf/rope.ts';
 import { type GgufTensor, type GgufType, type GgufValue, Q8_BLOCK, writeGguf } from './gguf.ts';
 
-/** SmolLM3 leaves RoPE out of every fourth layer there; ours have it in all, and are then Llama's architecture. */
+/** llama.cpp's SmolLM3 skips RoPE in every fourth layer. A model with RoPE in all layers is therefore exported as Llama. */
 const ARCHITECTURES = {
   LlamaForCausalLM: 'llama',
   SmolLM3ForCausalLM: 'llama',
@@ -26,7 +26,7 @@ const ARCHITECTURES = {
   Qwen3ForCausalLM: 'qwen3',
 } as const;
 
-/** llama.cpp's numbers of file types. */
+/** llama.cpp's ids of file types. */
 const FILE_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 7 };
 
 export interface GgufModel {
@@ -35,7 +35,10 @@ export interface GgufModel {
   notes: string[];
 }
 
-/** A GGUF file of the model: matrices in `type` (F16 where their rows do not fill Q8_0's blocks), vectors in F32. Throws InputError. */
+/**
+ * Returns a GGUF file of the model. Matrices are in `type` (F16 if their rows do not fill Q8_0's blocks), vectors in F32. Throws
+ * InputError.
+ */
 export function ggufModel({ name, type }: { name: string; type: GgufType }, model: CheckpointWithTokenizer): GgufModel {
   const { config } = model;
   const { architecture, numAttentionHeads, headDim, hiddenSize } = config;
@@ -108,7 +111,10 @@ function typeOf(shape: readonly number[], type: GgufType): GgufType {
   return type === 'Q8_0' && shape[1] % Q8_BLOCK !== 0 ? 'F16' : type;
 }
 
-/** Hugging Face rotates the halves of a head against each other, llama.cpp's Llama neighbours: row i of the first half goes to 2i. */
+/**
+ * Reorders rows for RoPE: Hugging Face rotates the halves of a head against each other, llama.cpp's Llama rotates neighbours. Row i of the
+ * first half moves to 2i.
+ */
 function interleaved(data: Float32Array, heads: number, headDim: number): Float32Array {
   const out = new Float32Array(data.length);
   const width = data.length / (heads * headDim);
@@ -153,7 +159,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     },
   );
   const { add_bos_token: addBos } = tokenizerConfigJson;
-  // llama.cpp has a name each for three tokens that end a turn.
+  // llama.cpp has a separate name for each of three tokens that end a turn.
   const [eot, eom] = (config.eosTokenIds ?? []).filter((id) => id !== idOf('eos_token'));
   const moreEnds = Object.entries({ eot, eom }).flatMap(([name, id]): [string, GgufValue][] =>
     id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]],
@@ -173,7 +179,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
   return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
 }
 
-/** One template, or several by name. */
+/** Returns the metadata of a chat template, or of several named templates. */
 function templateMetadata(source: unknown): [string, GgufValue][] {
   if (typeof source === 'string') return [['tokenizer.chat_template', source]];
   if (!Array.isArray(source)) return [];
@@ -188,7 +194,7 @@ const UNKNOWN_SPLITTING =
   'the tokenizer splits text by a rule of its own, which llama.cpp does not have; it will use that of GPT-2, and may cut words into ' +
   'other tokens than the model was trained on. Prompts given as token ids are exact.';
 
-/** llama.cpp knows rules of splitting by name alone. */
+/** llama.cpp selects rules for splitting text by name. */
 const KNOWN_SPLITTINGS = new Map(Object.entries(SPLITTINGS).map(([name, regex]) => [regex, name]));
 
 interface PreTokenizer {
@@ -199,7 +205,7 @@ interface PreTokenizer {
   individual_digits?: boolean;
 }
 
-/** The rule's name there; undefined if the tokenizer does not work on bytes. */
+/** Returns llama.cpp's name of the splitting rule; undefined if the tokenizer is not byte-level. */
 function preTokenizer(json: unknown): { name: string; isKnown: boolean } | undefined {
   const outer = json as PreTokenizer | null | undefined;
   const steps = outer?.type === 'Sequence' ? (outer.pretokenizers ?? []) : outer ? [outer] : [];

@@ -1,4 +1,4 @@
-/** `webgrpo export --gguf` and the page's exports use it. It adds files of weights for llama.cpp. */
+/** Exports weights for llama.cpp. Used by `webgrpo export --gguf` and the page's exports. */
 
 export type { GgufType } from './gguf.ts';
 export { ggufModel } from './ggufModel.ts';

@@ -1,6 +1,6 @@
 /**
- * Programs with a training loop of their own use it, as `webgrpo/learner`. It adds sample, logProbs, forwardBackward, optimStep, saveState and
- * loadState, and the client in the shape of OpenAI's API whose calls are trained on.
+ * The package entry `webgrpo/learner`, for programs with their own training loop. Exports the Learner: sample, logProbs, forwardBackward,
+ * optimStep, saveState and loadState. Also exports a client in the shape of OpenAI's API whose calls are trained on.
  */
 
 export {

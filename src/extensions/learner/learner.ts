@@ -1,4 +1,4 @@
-/** Learner: the verbs that a training loop is made of, over the engine and by the code of GrpoTrainer. */
+/** Learner: the operations that a training loop consists of, on an engine. They run the code that GrpoTrainer runs. */
 
 import { InputError } from '../../errors.ts';
 import type { ModelEngine } from '../../model/engine.ts';
@@ -28,29 +28,29 @@ import type {
   TrainRow,
 } from './types.ts';
 
-/** Tells the requests of learners of one engine apart. */
+/** Number of learners so far; distinguishes the requests of several learners on one engine. */
 let learners = 0;
 
 /**
- * A policy under training, driven from outside. Calls take effect in the order in which they are made, whether or not the one
- * before is awaited: samples are drawn side by side, everything else runs alone, so a `sample` that is asked for during an
- * `optimStep` draws under the weights after it. What a call is given is read when it is made. Bad input rejects with InputError
- * and changes nothing; after any error the learner continues.
+ * A policy that a user's own loop trains. Calls take effect in the order in which they are made, even if the caller does not await them.
+ * Samples run concurrently; every other call runs alone. A `sample` requested during an `optimStep` therefore uses the updated weights.
+ * Arguments are read when the call is made. Bad input rejects with InputError and changes nothing. The learner stays usable after any
+ * error.
  */
 export class Learner {
-  /** The engine. No other caller may update its weights meanwhile. */
+  /** The engine. No other caller can update its weights while the learner is in use. */
   readonly engine: TrainerEngine;
-  /** Every default: sizes, sampling, loss, optimizer. */
+  /** Defaults of every option: sizes, sampling, loss, optimizer. */
   readonly config: TrainConfig;
   readonly #turns = new Turns();
   readonly #id = `learner-${++learners}`;
-  /** Calls of `sample` that named neither step nor seed, and all calls. */
+  /** Number of `sample` calls without step and seed, and of all `sample` calls. */
   #draws = 0;
   #requests = 0;
   #updates = 0;
-  /** Calls whose gradients wait for `optimStep`. */
+  /** Number of calls whose gradients wait for `optimStep`. */
   #accumulated = 0;
-  /** Made by the first client. */
+  /** Trainer of the clients; created by the first client. */
   #clients: ClientTrainer | undefined;
 
   constructor({ engine, config }: LearnerOptions) {
@@ -58,15 +58,15 @@ export class Learner {
     this.config = withLr(config, engine.model.config);
   }
 
-  /** Optimizer steps so far, those of `step` aside: the version of the weights. */
+  /** Number of optimizer steps so far, without those of `step`. Also the weight version. */
   get updates(): number {
     return this.#updates;
   }
 
   /**
-   * Draws `n` samples of each prompt: [prompts][n] rows, ready for `forwardBackward` once they have `advantages`. All prompts and
-   * samples are decoded in one batch, which takes in the next sample as one ends; those of one prompt share its keys and values.
-   * Throws InputError for a prompt that is empty, too long or no text of the model's.
+   * Samples `n` completions of each prompt. Returns [prompts][n] rows, which `forwardBackward` accepts once they have `advantages`. All
+   * completions are decoded in one batch; when one ends, the next takes its slot. Completions of one prompt share its keys and values.
+   * Throws InputError for a prompt that is empty or too long, or whose text the model cannot encode.
    */
   async sample(
     prompts: readonly Prompt[],
@@ -77,13 +77,13 @@ export class Learner {
     const requestId = `${this.#id}.${this.#requests++}`;
     const given = { tools: options.tools ?? [], requestId };
     const requests = sampleRequests(this.engine, prompts, n, settings, given);
-    // Counted when its turn comes: a `loadState` before it sets the count.
+    // Counted when its turn arrives, because a `loadState` before it sets the count.
     return this.#turns.beside(() => drawRows(this.engine, requests(settings.step ?? ++this.#draws)));
   }
 
   /**
-   * Log-probs and entropies of the rows' trained tokens under the policy, or under the frozen reference. Throws InputError for
-   * wrong rows, and for a reference that the engine was made without.
+   * Returns log-probs and entropies of the rows' trained tokens under the policy, or under the frozen reference. Throws InputError for
+   * invalid rows, or if the engine was created without a reference.
    */
   async logProbs(
     rows: readonly Row[],
@@ -100,15 +100,14 @@ export class Learner {
   }
 
   /**
-   * Adds the gradient of a loss over the rows to what earlier calls have added since the last `optimStep`. Each call is one
-   * mini-batch: it is divided by its own rows or tokens, unless `globalBatchSize` or `batchNumTokens` say those of the whole
-   * update. Rows whose advantages are all 0 are left out where they cannot move the policy (`skipZeroAdvantages`); their log-probs
-   * are NaN.
+   * Adds the gradient of a loss over the rows to the gradient accumulated since the last `optimStep`. Each call is one mini-batch. Its loss
+   * is divided by its own rows or tokens, unless `globalBatchSize` or `batchNumTokens` give those of the complete update. With
+   * `skipZeroAdvantages`, rows whose advantages are all 0 are skipped if they cannot change the policy; their log-probs are NaN.
    * @param loss a name: a method (grpo, dapo, gspo, cispo, ...) or a lossMode (vanilla, ...) with its published settings, or
-   *   cross_entropy or importance_sampling, which are sums over tokens; a row of `defineLoss`; a function of all rows. Absent = the
-   *   config's
-   * Throws InputError for wrong rows, options or WGSL, UserCodeError for a function that fails: none of their gradient is left. An error of
-   * the device drops what was accumulated.
+   *   cross_entropy or importance_sampling, which are sums over tokens; or a `defineLoss` object; or a function of all rows. Default:
+   *   the config's
+   * Throws InputError for invalid rows, options or WGSL, and UserCodeError if a function fails. None of their gradient is kept. A device
+   * error drops the accumulated gradient.
    */
   async forwardBackward(
     rows: readonly TrainRow[],
@@ -153,8 +152,8 @@ export class Learner {
   }
 
   /**
-   * Clips the accumulated gradient, moves the weights by it and zeroes it; the next samples are drawn under the new weights.
-   * Throws InputError if nothing was accumulated.
+   * Clips the accumulated gradient, applies it to the weights and zeroes it. The next samples use the new weights. Throws InputError if
+   * nothing was accumulated.
    */
   async optimStep(options: OptimStepOptions = {}): Promise<OptimStepResult> {
     const config = optimSettings(this.config, options);
@@ -179,22 +178,22 @@ export class Learner {
   }
 
   /**
-   * The client of one episode of an agent, in the shape of OpenAI's API: `chat.completions.create`, then `trajectory.reward`. See
-   * docs/guides/client.md. Throws InputError for settings of the config that do not go with clients.
+   * Opens an episode of an agent and returns its client, in the shape of OpenAI's API: `chat.completions.create`, then `trajectory.reward`.
+   * See docs/guides/client.md. Throws InputError for settings of the config that clients cannot be combined with.
    */
   client(options: TrajectoryOptions = {}): TrainingClient {
     return this.#trainer().client(options);
   }
 
   /**
-   * One GRPO step, as GrpoTrainer's, on complete groups of clients' episodes, which it waits for. Rejects with InputError if the wait ends
-   * without them; a step that fails gives its groups back.
+   * Waits for complete groups of client episodes and runs one step on them, like GrpoTrainer's. Rejects with InputError if the wait ends
+   * without enough groups. A failed step returns its groups.
    */
   async step(options: ClientStepOptions = {}): Promise<{ metrics: Metrics; samples: Sample[] }> {
     return this.#trainer().step(options);
   }
 
-  /** Aborts every open episode of its clients, and ends steps that wait. The engine stays. */
+  /** Aborts every open episode of the learner's clients, and ends waiting steps. The engine stays open. */
   async close(): Promise<void> {
     await this.#clients?.close();
   }
@@ -204,15 +203,15 @@ export class Learner {
     return (this.#clients ??= new ClientTrainer({ engine, config, alone: (work) => this.#turns.alone(work) }));
   }
 
-  /** Drops the accumulated gradients, for a caller that skips an update. */
+  /** Drops the accumulated gradients. Call it to skip an update. */
   async zeroGrad(): Promise<void> {
     return this.#turns.alone(() => this.#forget());
   }
 
   /**
-   * All that is needed to resume as if nothing had happened: weights by Hugging Face name, optimizer, counters; what
-   * `GrpoTrainer.restore` and the checkpoints of a run folder take. Throws InputError between forwardBackward and optimStep, since a
-   * gradient is not part of it, and NotFiniteError for weights that are not finite.
+   * Returns everything needed to resume exactly: weights by Hugging Face name, optimizer, counters. `GrpoTrainer.restore` and the
+   * checkpoints of a run folder have the same format. Throws InputError between forwardBackward and optimStep, because a gradient is not
+   * part of the state. Throws NotFiniteError for weights that are not finite.
    */
   async saveState(): Promise<Checkpoint> {
     return this.#turns.alone(async () => {
@@ -225,9 +224,9 @@ export class Learner {
   }
 
   /**
-   * Resumes from a state of `saveState`, of a GrpoTrainer or of a run's checkpoint; accumulated gradients are dropped. Its clients' episodes
-   * that have their reward come back; open ones without a holder are dropped (`client/dropped_trajectories`). Throws InputError for
-   * one of another model or optimizer, and then everything is as it was.
+   * Resumes from a state of `saveState`, of a GrpoTrainer or of a run's checkpoint. Drops accumulated gradients. Rewarded episodes of
+   * clients are restored; open ones without a client are dropped (`client/dropped_trajectories`). Throws InputError for a state of another
+   * model or optimizer, and then changes nothing.
    */
   async loadState(state: Checkpoint): Promise<void> {
     return this.#turns.alone(async () => {
@@ -301,7 +300,7 @@ const drawsOf = (part: unknown): number | undefined =>
     ? part.draws
     : undefined;
 
-/** [samples] values of the entries; NaN at trained tokens of samples that were left out. */
+/** Returns one array of entry values per sample; NaN at trained tokens of skipped samples. */
 function inSamples(batch: MiniBatch, values: Float32Array, masks: ArrayLike<number>[]): ArrayLike<number>[] {
   const inside = scatterEntries(
     batch,
@@ -313,7 +312,7 @@ function inSamples(batch: MiniBatch, values: Float32Array, masks: ArrayLike<numb
   return all;
 }
 
-/** Values of responses as those of rows, 0 on the prompts. */
+/** Prepends zeros for the prompt to each response's values. */
 const behindPrompts = (values: readonly ArrayLike<number>[], lengths: readonly number[]): Float32Array[] =>
   values.map((response, i) => {
     const row = new Float32Array(lengths[i]);

@@ -1,8 +1,8 @@
-/** Losses that Tinker has by name and a training run has no use for; sums over tokens, as there. */
+/** Tinker's named losses that a training run has no use for. Both are sums over tokens, as in Tinker. */
 
 import { defineLoss, type PolicyLoss } from '../../grpo/losses/types.ts';
 
-/** -advantage * logp: the advantage is the weight of the token. */
+/** -advantage * logp. The advantage is the weight of the token. */
 const crossEntropy = defineLoss({
   name: 'cross_entropy',
   reports: [],
@@ -11,7 +11,7 @@ const crossEntropy = defineLoss({
   wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantage; }',
 });
 
-/** -advantage * exp(logp - oldLogp), without a clip. */
+/** -advantage * exp(logp - oldLogp), without clipping. */
 const importanceSampling = defineLoss({
   name: 'importance_sampling',
   reports: ['actor/ppo_kl'],

@@ -1,4 +1,4 @@
-/** Plain rows into what the trainer computes on, and back. Throws InputError naming the row and its field. */
+/** Converts a caller's rows to the trainer's batches, and results back. Throws InputError that names the row and its field. */
 
 import { InputError } from '../../errors.ts';
 import { MAX_FLOAT32 } from '../../grpo/config/keys.ts';
@@ -10,11 +10,11 @@ import type { Row, TrainRow } from './types.ts';
 
 export interface RowLimits {
   vocabSize: number;
-  /** Tokens of a row at most. */
+  /** Maximum number of tokens of a row. */
   maxPositions: number;
 }
 
-/** Rows as neighbouring groups with a shared prompt each; masks are of the response. */
+/** Packed rows: adjacent groups, each with a shared prompt. Masks cover the response only. */
 export interface PackedRows {
   samples: {
     group: number;
@@ -23,9 +23,10 @@ export interface PackedRows {
   masks: Uint8Array[];
 }
 
-/** More than the rounding of a log-prob that is 0. */
+/** Tolerance for a log-prob of 0, larger than its rounding error. */
 const ABOVE_ZERO = 1e-3;
 
+/** Packs adjacent rows of one group behind their shared prompt. Throws InputError if a row is invalid. */
 export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits): PackedRows {
   if (!isList(rows) || rows.length === 0)
     throw new InputError(`${verb}: rows is ${Array.isArray(rows) ? 'empty' : show(rows)}; give a list of rows.`);
@@ -104,7 +105,7 @@ function checkedRow(what: string, row: Row, { vocabSize, maxPositions }: RowLimi
   return { tokens, mask: Uint8Array.from(marks), promptLength };
 }
 
-/** Throws InputError for what the model has no row for: the device would read another row in its place. */
+/** Returns the ids as Uint32Array. Throws InputError for ids outside the vocabulary, because the device would read another token's row. */
 export function tokensOf(what: string, ids: ArrayLike<number>, vocabSize: number): Uint32Array {
   const given = numbersOf(what, 'tokens', ids);
   const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocabSize));
@@ -113,7 +114,7 @@ export function tokensOf(what: string, ids: ArrayLike<number>, vocabSize: number
   return Uint32Array.from(given);
 }
 
-/** Values of the response: finite where the mask is 1, else 0. */
+/** Returns the values of the response: finite where the mask is 1, and 0 elsewhere. */
 function checkedValues(what: string, name: keyof typeof EXPECTED, value: unknown, T: number, mask: Uint8Array) {
   const values = typeof value === 'number' ? undefined : numbersOf(what, name, value);
   if (values && values.length !== T)
@@ -131,15 +132,15 @@ function checkedValues(what: string, name: keyof typeof EXPECTED, value: unknown
   });
 }
 
-/** JSON would say null. */
+/** Returns a value for an error message. JSON would print NaN as null. */
 const shown = (x: unknown): string => (typeof x === 'number' ? String(x) : show(x));
 
-/** A text has a length and places too, and is none. */
+/** Returns the numbers of an array. Throws for a string, although it has a length and indices too. */
 function numbersOf(what: string, name: string, value: unknown): number[] {
   if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView)))
     return Array.from(value as ArrayLike<number>);
   throw new InputError(`${what}: ${name} is ${show(value)}; give an array of numbers.`);
 }
 
-/** `Array.isArray` makes a list of anything of it. */
+/** Narrows to unknown[]. `Array.isArray` would narrow to any[]. */
 const isList = (value: unknown): boolean => Array.isArray(value);

@@ -1,4 +1,4 @@
-/** Samples of prompts, each one turn, drawn side by side by the rollout engine as the trainer's are. */
+/** Samples completions of prompts, one turn each. They run concurrently in the rollout engine, like the trainer's. */
 
 import { InputError } from '../../errors.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
@@ -17,7 +17,7 @@ import type { Prompt, SampledRow } from './types.ts';
 
 type Engine = Pick<TrainerEngine, 'tokenizer' | 'rollout' | 'model'>;
 
-/** Returns the requests of a step: `n` samples of each prompt, prompt by prompt. Throws InputError naming the prompt. */
+/** Returns the requests of a step, prompt by prompt: `n` samples of each. Throws InputError that names the prompt. */
 export function sampleRequests(
   engine: Engine,
   prompts: readonly Prompt[],
@@ -64,7 +64,7 @@ function idsOf({ tokenizer, model }: Engine, prompt: Prompt, what: string, tools
 const isMessages = (prompt: Exclude<Prompt, string>): prompt is Message[] =>
   Array.isArray(prompt) && typeof prompt[0] === 'object' && prompt[0] !== null;
 
-/** Draws all of them at once. Where one fails, the others are ended first, and nothing of them is left on the engine. */
+/** Samples all requests concurrently. If one fails, aborts the others before rejecting, so that the engine holds none of them. */
 export async function drawRows(engine: Engine, requests: GenerateRequest[][]): Promise<SampledRow[][]> {
   const { rollout } = engine;
   const all = requests.flat();

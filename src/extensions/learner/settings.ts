@@ -1,4 +1,4 @@
-/** Options of a call, checked by the schema and the rules of a config: each error is an InputError of one sentence. */
+/** Validates options of a call by the schema and the rules of a config. Each error is an InputError. */
 
 import { InputError, UserCodeError } from '../../errors.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
@@ -12,7 +12,9 @@ import { POLICY_LOSSES, type PolicyLoss } from '../../grpo/losses/index.ts';
 import { SUMMED_LOSSES } from './losses.ts';
 import type { LossOptions, OptimStepOptions, SampleOptions } from './types.ts';
 
-/** A loss by name (a method of `algorithm.name`, a `lossMode`, cross_entropy, importance_sampling), as a row, or as a function. */
+/**
+ * A loss: a name (a method of `algorithm.name`, a `lossMode`, cross_entropy, importance_sampling), a `defineLoss` object, or a function.
+ */
 export type Loss = string | PolicyLoss | CustomLoss;
 
 export interface LossSettings {
@@ -37,7 +39,7 @@ const SAMPLE_OPTIONS = [
 ];
 const OPTIM_OPTIONS = ['lr', 'betas', 'eps', 'weightDecay', 'gradClip'];
 
-/** @param rows rows of the call, which seq-mean-* divide by unless told */
+/** @param rows number of rows of the call, the default divisor of seq-mean-* */
 export function lossSettings(
   config: TrainConfig,
   loss: Loss | undefined,
@@ -70,12 +72,12 @@ export function lossSettings(
   };
 }
 
-/** Whose loss it is, and the settings that its options stand over. */
+/** Returns the loss, and the settings that the call's options override. */
 function lossOf(
   config: TrainConfig,
   loss: Loss | undefined,
 ): { userLoss?: PolicyLoss | CustomLoss; base: { actor: object; algorithm?: object } } {
-  const { useKlLoss: _, ...actor } = config.actor; // follows from klLossCoef
+  const { useKlLoss: _, ...actor } = config.actor; // useKlLoss follows from klLossCoef
   if (loss === undefined) return { base: { actor } };
   if (typeof loss === 'function') return { userLoss: loss, base: { actor } };
   if (typeof loss === 'object' && typeof loss?.row === 'function') return { userLoss: loss, base: { actor } };
@@ -93,7 +95,7 @@ function lossOf(
 
 const describeType = (value: unknown): string => (value === null ? 'null' : `a ${typeof value} without \`row\``);
 
-/** The published settings of a method, or verl's defaults around a `lossMode`. */
+/** Returns the published settings of a method, or verl's defaults for a `lossMode`. */
 function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) {
   const recipes: Readonly<Record<string, Recipe>> = RECIPES;
   const method = Object.hasOwn(recipes, name)
@@ -108,7 +110,7 @@ function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) 
   return { algorithm: {}, actor: { ...sizesOf(actor), lossAggMode, policyLoss: { lossMode: name } } };
 }
 
-/** What no method sets. */
+/** Returns the settings that no method defines. */
 const sizesOf = ({
   ppoMiniBatchSize,
   ppoMaxTokenLenPerGpu,
@@ -121,7 +123,7 @@ const sizesOf = ({
   skipZeroAdvantages,
 });
 
-/** Refuses what would make every weight NaN, before any of it goes backward. */
+/** Wraps a loss to throw if a value is not finite, before its gradient could make every weight NaN. */
 function finiteLoss(loss: CustomLoss): CustomLoss {
   return (rows) => {
     const result = loss(rows);
@@ -139,13 +141,14 @@ function finiteLoss(loss: CustomLoss): CustomLoss {
 
 export interface SampleSettings {
   config: TrainConfig;
-  /** Greedy draws, which no config of a training run may ask for. */
+  /** True for greedy sampling, which configs of training runs cannot request. */
   greedy: boolean;
   seed: number;
-  /** undefined = the number of the call */
+  /** Undefined means the number of the call. */
   step: number | undefined;
 }
 
+/** Returns the options of a `sample` call, validated and completed from the config. Throws InputError. */
 export function sampleSettings(config: TrainConfig, options: SampleOptions): SampleSettings {
   checkNames('sample', options, SAMPLE_OPTIONS);
   const { temperature, maxTokens, seed, step, tools: _, ...rollout } = options;
@@ -170,7 +173,7 @@ export function sampleSettings(config: TrainConfig, options: SampleOptions): Sam
   };
 }
 
-/** The config with this step's optimizer. */
+/** Returns the config with this step's optimizer settings. */
 export function optimSettings(config: TrainConfig, options: OptimStepOptions): TrainConfig {
   checkNames('optimStep', options, OPTIM_OPTIONS);
   const { gradClip = config.actor.gradClip, ...optim } = options;
@@ -180,7 +183,7 @@ export function optimSettings(config: TrainConfig, options: OptimStepOptions): T
   });
 }
 
-/** The config with `changes`, checked. @param changes replace keys of the config; the trainer section is ignored here */
+/** Returns the config with `changes`, validated. @param changes replace keys of the config; the trainer section is ignored here */
 const resolved = (config: TrainConfig, verb: string, changes: object): TrainConfig =>
   resolveTrainTree({ ...config, trainer: undefined, ...changes }, verb);
 
@@ -190,6 +193,6 @@ function checkNames(verb: string, options: object, known: readonly string[]): vo
     throw new InputError(`${verb}: there is no option "${unknown}"; there are ${known.join(', ')}.`);
 }
 
-/** An option that is undefined was not given. */
+/** Removes undefined options, which count as not given. */
 const given = (options: object): object =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

@@ -1,11 +1,10 @@
-/** Calls take effect in the order in which they were made: samples side by side, everything else alone. */
-
+/** Orders calls: samples run concurrently, every other call runs alone. Calls take effect in the order in which they were made. */
 export class Turns {
   #alone: Promise<unknown> = Promise.resolve();
-  /** Begun or waiting since the last that goes alone. */
+  /** Concurrent calls that started or wait since the last call that runs alone. */
   #beside = new Set<Promise<unknown>>();
 
-  /** Runs when all calls before it have ended. */
+  /** Runs `work` when all earlier calls have ended. */
   alone<T>(work: () => Promise<T>): Promise<T> {
     const before = Promise.allSettled([this.#alone, ...this.#beside]);
     this.#beside = new Set();
@@ -14,7 +13,7 @@ export class Turns {
     return done;
   }
 
-  /** Runs when all calls before it that go alone have ended. */
+  /** Runs `work` when all earlier calls that run alone have ended. */
   beside<T>(work: () => Promise<T>): Promise<T> {
     const among = this.#beside;
     const done = this.#alone.then(work);

@@ -12,7 +12,7 @@ export type Notes = Map<string, number>;
 type Json = Record<string, unknown>;
 
 const MAX_DEPTH = 16;
-/** Most parts of one tool's schema after its references are resolved. */
+/** Maximum number of parts of one tool's schema after its references are resolved. */
 const MAX_PARTS = 200;
 const MAX_ALTERNATIVES = 64;
 const MAX_CHOICES = 500;

@@ -18,7 +18,7 @@ export interface SessionOptions {
 
 /** Losses without an answered call between them, after which no new connection is tried. */
 const MAX_LOSSES = 3;
-/** Most pages of tools/list. */
+/** Maximum number of pages of tools/list. */
 const MAX_PAGES = 100;
 
 /** A session that connects on demand and reconnects after a loss. */

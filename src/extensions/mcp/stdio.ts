@@ -1,6 +1,7 @@
 /**
- * A server that is a local process, with one JSON-RPC message per line; Node only. Unlike the SDK's, it runs in a process group of its own:
- * Ctrl-C in a terminal does not reach it while the run finishes its step and saves, and what it has started ends with it.
+ * An MCP server that is a local process, with one JSON-RPC message per line; Node only. Unlike the SDK's transport, the process runs in its
+ * own process group. Ctrl-C in a terminal therefore does not reach it while the run finishes its step and saves. Processes that it started
+ * end with it.
  */
 
 import type { ChildProcessByStdio } from 'node:child_process';
@@ -13,7 +14,7 @@ import type { McpCommand } from './types.ts';
 const INHERITED =
   /^(HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|TMPDIR|APPDATA|HOMEDRIVE|HOMEPATH|LOCALAPPDATA|PROCESSOR_ARCHITECTURE|SYSTEMDRIVE|SYSTEMROOT|TEMP|USERNAME|USERPROFILE|PROGRAMFILES)$/;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Largest message. After a longer line the server is ended. */
+/** Maximum number of bytes of a message. A longer line ends the server. */
 export const MAX_MESSAGE_BYTES = 2 ** 26;
 /** Milliseconds that the process has to end after its input ends, and again after SIGTERM. */
 const END_MS = 1000;

@@ -21,11 +21,11 @@ export interface McpOptions {
   include?: readonly string[];
   /** Prefix of every tool name, e.g. 'git_'. */
   prefix?: string;
-  /** Milliseconds of a call. Default: rollout.multiTurn.toolTimeoutS. */
+  /** Time limit of a call, in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
   /** Characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from a result that is too long; absent = as the run sets it. */
+  /** Part of a long result to remove. Default: the run's setting. */
   truncateSide?: TruncateSide;
   /** Opens a separate session for each sample, for servers that keep state. Default: false, one for all samples. */
   perSample?: boolean;
@@ -33,9 +33,9 @@ export interface McpOptions {
   maxSessions?: number;
   /** Calls in flight at the same time; others wait, within their time limit. Default: 16. */
   maxConcurrency?: number;
-  /** Most tools that a server may list, unless `include` selects some. Default: 128. */
+  /** Maximum number of tools that a server may list, unless `include` selects some. Default: 128. */
   maxTools?: number;
-  /** Milliseconds to connect and to list. Default: 30,000. */
+  /** Time limit to connect and to list tools, in milliseconds. Default: 30,000. */
   connectTimeoutMs?: number;
   /** Allow http to other machines, although others on the network can read it. Default: false. */
   allowHttp?: boolean;
@@ -56,11 +56,11 @@ export interface McpTools {
 const MAX_DESCRIPTION = 2000;
 /** Characters to keep at each end of a result without `maxResponseLength`: more than runs show a model. */
 const KEPT_CHARACTERS = 2 ** 20;
-/** Most tools to read, whatever `include` selects. */
+/** Maximum number of tools to read, whatever `include` selects. */
 const MAX_LISTED = 2 ** 14;
 
 /**
- * Connects to an MCP server and returns the tools that it lists now. Call `close` when they are no longer needed.
+ * Connects to an MCP server and returns the tools that it lists now. Call `close` after the last use.
  * A URL uses Streamable HTTP, otherwise SSE. A command starts a process over stdio, in Node.
  *
  *   const { tools, close } = await mcpTools('https://host/mcp', { headers: { authorization: `Bearer ${token}` } });

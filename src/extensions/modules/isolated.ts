@@ -14,11 +14,11 @@ import { sha256Of } from './source.ts';
 
 /** Time limits of an isolated task. */
 export interface IsolatedLimits {
-  /** Milliseconds of one call. */
+  /** Time limit of one call, in milliseconds. */
   timeoutMs: number;
-  /** Milliseconds of one reward, if less than timeoutMs. */
+  /** Time limit of one reward in milliseconds, if less than timeoutMs. */
   rewardTimeoutMs?: number | undefined;
-  /** Milliseconds to load the module. Default: 10,000. */
+  /** Time limit to load the module, in milliseconds. Default: 10,000. */
   loadMs?: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What several losses make of the same samples: of each its metrics, its numbers a token, and the cosines between their gradients.
- * The trainer's own updater computes them, so the run's own loss at the weights of its step gives the numbers that were logged.
+ * Compares losses on the same samples: metrics, values per token, and cosines between gradients. The trainer's own updater computes them.
+ * The run's own loss at its step's weights therefore reproduces the logged numbers.
  */
 
 import { InputError } from '../../errors.ts';
@@ -16,7 +16,7 @@ import { entryNumbers, numbersBySample, type TokenNumbers } from '../../grpo/upd
 import { PolicyUpdater } from '../../grpo/update/updater.ts';
 import type { KeptStep } from './keptStep.ts';
 
-/** A config to replay, by the name that tables and pages call it. */
+/** A config to replay, and its name in tables and pages. */
 export interface NamedConfig {
   name: string;
   config: TrainConfig;
@@ -34,17 +34,17 @@ export interface ReplayedLoss {
 
 export interface LossComparison {
   losses: ReplayedLoss[];
-  /** [losses][losses] between their gradients by the parameters; NaN where one of them is 0. */
+  /** [losses][losses] cosines between the gradients of the parameters; NaN if either gradient is 0. */
   cosines: number[][];
 }
 
-/** Gradients that are kept on the host at once, in bytes, beside the one that was computed last. */
+/** Maximum number of bytes of gradients kept on the host, in addition to the last computed one. */
 const KEPT_BYTES = 2 ** 29;
 
 /**
- * Replays a step at the weights that the engine has, and leaves those as they are; the optimizer's moments are not. Where not all gradients
- * fit in `keptBytes`, passes are done again, down to two copies of the gradients. Throws InputError for what cannot be replayed.
- * @param losses the run's own first: its advantages are taken as they were kept
+ * Replays a step at the engine's current weights, which stay unchanged; the optimizer's moments do not. If the gradients do not all fit in
+ * `keptBytes`, passes are repeated, with at least two gradients kept. Throws InputError for a step that cannot be replayed.
+ * @param losses the run's own first; its advantages are the stored ones
  */
 export async function compareLosses(
   step: KeptStep,
@@ -94,7 +94,7 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
     );
   const { batch, loss, metrics } = update;
   const gradients = await engine.model.exportGradients();
-  // The device's own norm; at a learning rate of 0 the weights stay as they are.
+  // The norm is the device's own. A learning rate of 0 leaves the weights unchanged.
   const { optimizer, betas, eps } = actor.optim;
   const options = { optimizer, lr: 0, beta1: betas[0], beta2: betas[1], eps, weightDecay: 0, gradClip: 0 };
   const { gradNorm } = await engine.model.optimizerStep(options);
@@ -110,7 +110,7 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
   return { result, gradients };
 }
 
-/** What the update had beside the samples, as far as this config asks for it. */
+/** Returns the inputs of the update other than the samples, as far as this config needs them. */
 async function extrasOf(
   step: KeptStep,
   config: TrainConfig,
@@ -131,12 +131,12 @@ async function extrasOf(
   };
 }
 
-/** What advantages follow from beside the rewards. */
+/** Returns the inputs of advantages other than the rewards. */
 function advantageSettings({ algorithm: { name: _, filterGroups: __, ...rest } }: TrainConfig): string {
   return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** A refusal names the algorithm it is about: an estimator that lacks something throws RangeError. */
+/** Adds the name of the algorithm to an error. An estimator throws RangeError if an input is missing. */
 async function saying<T>(name: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -146,7 +146,7 @@ async function saying<T>(name: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** verl's rollout_is_eff_sample_size of the tokens' |d loss / d logp|: 1 = all pull alike, 1 / tokens = one does it all. */
+/** verl's rollout_is_eff_sample_size over the tokens' |d loss / d logp|: 1 if all are equal, 1 / tokens if only one is not 0. */
 function effectiveSize(grad: Float64Array): number {
   let [sum, squares] = [0, 0];
   for (const g of grad) [sum, squares] = [sum + Math.abs(g), squares + g * g];
@@ -159,7 +159,7 @@ function bytesOf(gradients: TensorMap): number {
   return bytes;
 }
 
-/** Over all parameters, in float64. */
+/** Dot product over all parameters, in float64. */
 function dot(a: TensorMap, b: TensorMap): number {
   let sum = 0;
   for (const [name, { data }] of a) {

@@ -1,6 +1,6 @@
 /**
- * `webgrpo train` with `trainer.keepRollouts` and `webgrpo replay` use it. It stores the samples of a step in a run's folder, and computes
- * other losses and rewards from them.
+ * Stores the samples of a step in a run's folder, and computes other losses and rewards from them. Used by `webgrpo train` with
+ * `trainer.keepRollouts` and by `webgrpo replay`.
  */
 
 export { compareLosses, type LossComparison, type NamedConfig } from './compareLosses.ts';

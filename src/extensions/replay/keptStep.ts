@@ -1,6 +1,6 @@
 /**
- * The file of a step that `trainer.keepRollouts` keeps, rollouts/step-N.safetensors: all that its update was computed from but the
- * weights. Columns with a number a token lie end to end, sample by sample; docs/reference/files.md has the table.
+ * The file format of a step that `trainer.keepRollouts` keeps, rollouts/step-N.safetensors: all inputs of its update except the weights.
+ * Columns with one number per token are concatenated, sample by sample; docs/reference/files.md has the table.
  */
 
 import { concat } from '../../concat.ts';
@@ -20,30 +20,30 @@ import type { StepExtras } from '../../grpo/update/stepTokens.ts';
 const FORMAT = 'webgrpo-rollouts';
 const VERSION = 1;
 
-/** What says which step of which run it is. */
+/** Identity of a step and its run. */
 interface StepName {
   step: number;
   /** Name of the run. */
   run: string;
-  /** SHA-256 of the settings that its numbers follow from: `settingsHash`. */
+  /** SHA-256 of the settings that determine its numbers; see `settingsHash`. */
   config: string;
 }
 
-/** A step as it was kept: its samples as they were scored, and what the update had beside them. */
+/** A kept step: its scored samples, and the other inputs of the update. */
 export interface KeptStep extends StepName {
   samples: Sample[];
-  /** One array a sample, as long as its response: what the update was trained with, in float32. */
+  /** One array per sample, as long as its response: the advantages that the update was trained with, in float32. */
   advantages: Float32Array[];
   extras: Omit<StepExtras, 'advantage'>;
 }
 
-/** Values of a token that a file may lack, in the order of its columns. */
+/** Values per token that a file can lack, in the order of the columns. */
 const OPTIONAL_VALUES = TURN_FIELDS.filter((name) => name !== 'tokenIds' && name !== 'logProbs').toReversed();
-/** True for whole numbers, which are mostly the same for all tokens of a sample. */
+/** True for values that are whole numbers, which are mostly equal for all tokens of a sample. */
 const isCount = (name: TokenFieldName): boolean => TOKEN_FIELDS[name].Numbers === Uint32Array;
 const columnOf = (name: TokenFieldName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-/** What of a sample is no number a token. */
+/** Fields of a sample that are not one number per token. */
 interface ToldSample {
   messages: Sample['messages'];
   reward: Omit<Reward, 'score' | 'acc'>;
@@ -60,7 +60,7 @@ interface Told {
   extras: Pick<StepExtras, 'klCoef' | 'roleBaselines'> & { baselines?: (number | null)[] };
 }
 
-/** The file of a step. Throws InputError if a problem or a sample is none that JSON can hold. */
+/** Returns the file of a step. Throws InputError if JSON cannot hold a problem or a sample. */
 export async function encodeStep(
   { step, run, config }: StepName,
   samples: readonly Sample[],
@@ -108,7 +108,7 @@ export async function encodeStep(
   return writeColumns(columns, metadata);
 }
 
-/** Reads it back, bit for bit. Throws InputError, naming `file`, for anything but what `encodeStep` wrote. */
+/** Returns the step of a file, bit for bit. Throws InputError that names `file` if `encodeStep` did not write the bytes. */
 export async function decodeStep(bytes: Uint8Array, file: string): Promise<KeptStep> {
   const { columns, metadata } = await readColumns(bytes, file);
   if (metadata['format'] !== FORMAT)
@@ -213,7 +213,10 @@ function jsonOf(all: Told): string {
   }
 }
 
-/** One number a sample where all its tokens with a 1 have the same and the others 0, which is most often so; else one a token. */
+/**
+ * Adds a column with one number per sample if all its tokens with mask 1 are equal and the others 0, as they mostly are. Otherwise adds one
+ * number per token.
+ */
 function addValues(
   columns: Columns,
   name: string,
@@ -229,7 +232,7 @@ function addValues(
   else columns.set(`token_${name}`, concat<Column>(Numbers, values));
 }
 
-/** Reads what the function above has written, sample by sample; undefined if the file has no such column. */
+/** Reads a column of `addValues`, sample by sample; undefined if the file has no such column. */
 function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: number[]): Column[] | undefined {
   if (columns.has(`token_${name}`)) return cutAt(column(columns, `token_${name}`, offsets.at(-1)), offsets);
   if (!columns.has(name)) return undefined;
@@ -238,7 +241,7 @@ function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: 
   return masks.map((mask, s) => Numbers.from(mask, (m) => (m ? each[s] : 0)));
 }
 
-/** Throws where the column is absent or of another length. */
+/** Throws if the column is missing or has another length. */
 function column(columns: Columns, name: string, length?: number): Column {
   const data = columns.get(name);
   if (!data) throw new Error(`it has no "${name}"`);
@@ -252,7 +255,7 @@ function item<T>(items: readonly T[], index: number): T {
   throw new Error(`it points at item ${index} of ${items.length}`);
 }
 
-/** Parts of a column between offsets, each a copy. */
+/** Returns copies of the parts of a column between offsets. */
 function cutAt<T extends Column>(data: T, offsets: readonly number[]): T[] {
   if (offsets[0] !== 0 || offsets.some((offset, i) => i > 0 && offset < offsets[i - 1]))
     throw new Error('its offsets do not ascend from 0');
@@ -265,13 +268,13 @@ function offsetsOf(parts: readonly ArrayLike<unknown>[]): Uint32Array {
   return offsets;
 }
 
-/** 16 bits a token where the ids allow it. */
+/** Uses 16 bits per token if the ids allow it. */
 function tokenColumn(parts: readonly Uint32Array[]): Column {
   const isShort = parts.every((ids) => ids.every((id) => id < 2 ** 16));
   return concat<Column>(isShort ? Uint16Array : Uint32Array, parts);
 }
 
-/** SHA-256 of the settings that a step's numbers follow from; the length of the run and where it logs are none of them. */
+/** Returns SHA-256 of the settings that determine a step's numbers, without the run's length and its loggers. */
 export function settingsHash({ seed, task, data, rollout, actor, algorithm, reward, model }: TrainConfig): string {
   const inOrder = (_: string, value: unknown) =>
     isTree(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;

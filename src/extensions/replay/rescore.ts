@@ -1,4 +1,4 @@
-/** Scores a kept step again by another reward, and says what that would have changed. */
+/** Scores a kept step with another reward and reports the differences. */
 
 import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -9,15 +9,15 @@ import type { Sample } from '../../grpo/update/batch.ts';
 import { rowTokens } from '../../grpo/update/rows.ts';
 import type { KeptStep } from './keptStep.ts';
 
-/** Means and shares are over the samples that both rewards score; NaN where there are none. */
+/** Results of rescoring. Means and shares are over the samples that both rewards score; NaN without such samples. */
 export interface RescoredStep {
   step: number;
-  /** Samples that both rewards score. */
+  /** Number of samples that both rewards score. */
   samples: number;
-  /** Mean score that the run was trained with, and by the new reward. */
+  /** Mean score of the run's reward, and of the new reward. */
   oldScore: number;
   newScore: number;
-  /** Pearson's, between the two; NaN where one of them is the same for all samples. */
+  /** Pearson correlation of the two; NaN if either is the same for all samples. */
   correlation: number;
   /** Share of the groups in which no sample is best by both. */
   bestChanged: number;
@@ -26,14 +26,14 @@ export interface RescoredStep {
 }
 
 /**
- * The reward is called as in training: samples of a step at once, each with its time limit, and what it returns is checked. Throws
- * UserCodeError where it fails, InputError where the run's advantages cannot be computed from what it gives.
+ * Calls the reward as in training: all samples of a step concurrently, each with its time limit, and checks its results. Throws
+ * UserCodeError if the reward fails. Throws InputError if the run's advantages cannot be computed from its results.
  */
 export async function rescore(step: KeptStep, config: TrainConfig, reward: Task['reward']): Promise<RescoredStep> {
   const options = { task: { reward }, globalStep: step.step, rewardTimeoutMs: config.reward.timeoutS * 1000 };
   const samples = await Promise.all(
     step.samples.map(async (sample): Promise<Sample> => {
-      // Its agent loop failed, or it is a further row of the conversation before it: there is nothing to score.
+      // The agent loop failed, or the sample is another row of the previous conversation, which has no score of its own.
       if (sample.trajectory.stopReason === 'error' || sample.fork) return sample;
       const { fault: _, ...ended } = sample;
       return { ...ended, reward: (await score(options, sample.problem, ended)).reward };
@@ -59,7 +59,7 @@ export async function rescore(step: KeptStep, config: TrainConfig, reward: Task[
   };
 }
 
-/** [N] mean advantage of each sample by the run's own estimator. */
+/** Returns the [N] mean advantage of each sample by the run's own estimator. */
 function newAdvantages({ step, extras }: KeptStep, config: TrainConfig, samples: Sample[]): number[] {
   try {
     rowTokens(config, samples, extras);

@@ -1,4 +1,4 @@
-/** Connections to a room's server: NATS is loaded when it is used, in Node over TCP, in a page over a WebSocket. */
+/** Connections to a room's server. NATS is loaded on first use; it runs over TCP in Node and over a WebSocket in a page. */
 
 import type { Consumer, JsMsg } from '@nats-io/jetstream';
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
@@ -9,19 +9,20 @@ import { inboxOf } from './names.ts';
 /** Opens a connection. */
 export type Connect = (options: ConnectionOptions) => Promise<NatsConnection>;
 
-/** A key pair: the seed is secret, the public part is the name of its owner. */
+/** A key pair. The seed is secret; the public key is the name of its owner. */
 export interface UserKey {
   seed: string;
   id: string;
 }
 
+/** Creates a key pair. */
 export async function newUserKey(): Promise<UserKey> {
   const { nkeys } = await import('@nats-io/nats-core');
   const pair = nkeys.createUser();
   return { seed: new TextDecoder().decode(pair.getSeed()), id: pair.getPublicKey() };
 }
 
-/** The public part of a seed. Throws InputError if it is not one. */
+/** Returns the public key of a seed. Throws InputError if the text is not a seed. */
 export async function idOf(seed: string): Promise<string> {
   const { nkeys } = await import('@nats-io/nats-core');
   try {
@@ -33,7 +34,7 @@ export async function idOf(seed: string): Promise<string> {
   }
 }
 
-/** Over a WebSocket, ws:// or wss://: in pages, their workers, and Node from 22 on. */
+/** Connects over a WebSocket, ws:// or wss://: in pages, their workers, and Node 22 or later. */
 export const connectByWebSocket: Connect = async (options) => {
   const { wsconnect } = await import('@nats-io/nats-core');
   return wsconnect(options);
@@ -41,19 +42,21 @@ export const connectByWebSocket: Connect = async (options) => {
 
 export interface Credential {
   address: string;
-  /** A seed, or `user:password` on a server that has its own users. */
+  /** A seed, or `user:password` for a server with its own users. */
   code: string;
-  /** Whose inbox answers arrive at. */
+  /** Owner of the inbox that answers arrive in. */
   inbox: string;
   name: string;
-  /** What the code is shown to, and what it is, in sentences. Default: a room, and its join code. */
+  /** Names of server and code in error messages. Default: a room, and its join code. */
   called?: { server: string; code: string };
 }
 
 const ROOM = { server: 'room', code: 'this join code; use the one that it printed' };
 const ANSWER_MS = 10_000;
 
-/** Connects, and reconnects whenever the connection is lost. Throws InputError if the server is not there or does not know the code. */
+/**
+ * Connects, and reconnects whenever the connection is lost. Throws InputError if the server is not reachable or does not accept the code.
+ */
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;
   try {
@@ -77,7 +80,7 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
   }
 }
 
-/** How a code is shown to the server. Throws InputError if it is not one. */
+/** Returns the authenticator for a code. Throws InputError if the text is not a code. */
 export async function authentication(
   code: string,
 ): Promise<{ authenticator: Authenticator } | { user: string; pass: string }> {
@@ -88,7 +91,7 @@ export async function authentication(
   return { authenticator: nkeyAuthenticator(new TextEncoder().encode(code)) };
 }
 
-/** Tries again while the server or the net is away, until `signal` aborts. */
+/** Retries while the server or the network is unavailable, until `signal` aborts. */
 export async function untilDone<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {
@@ -101,7 +104,7 @@ export async function untilDone<T>(work: () => Promise<T>, signal: AbortSignal):
   }
 }
 
-/** What a server that restarts, a net that is gone, a thread that was busy, or a stream that is full for now makes of a request. */
+/** True if a retry can succeed: the server restarts, the network is down, a thread was busy, or a stream is full for now. */
 function isPassing(error: unknown): boolean {
   const { name = '', message = '' } = error as Error;
   if (/permissions violation/i.test(message)) return false;
@@ -116,16 +119,16 @@ function isPassing(error: unknown): boolean {
   );
 }
 
-/** There is no such consumer: never, or for the moment in which the controller makes it again. */
+/** True if the consumer does not exist, permanently or while the controller recreates it. */
 export const isMissing = (error: unknown): boolean => (error as { code?: number }).code === CONSUMER_NOT_FOUND;
-/** NATS's code. */
+/** NATS's error code. */
 const CONSUMER_NOT_FOUND = 10_014;
 
-/** A pull ends after this time without messages; NATS itself waits without end for one whose connection went away meanwhile. */
+/** Milliseconds without messages after which a pull ends. NATS would otherwise wait forever after a lost connection. */
 const PULL_MS = 1000;
 const PULL_ENDS_MS = 10_000;
 
-/** Hears of at most `most` messages; resolves when there are no more for now, or `signal` aborts. What comes after that is given to others. */
+/** Receives at most `most` messages. Resolves when the stream is empty for now, or `signal` aborts. Later messages go to other workers. */
 export async function pull(
   consumer: Consumer,
   most: number,
@@ -146,7 +149,7 @@ export async function pull(
   }
 }
 
-/** Resolves after `ms`. Rejects with the signal's reason if it aborts meanwhile. */
+/** Resolves after `ms`. Rejects with the signal's reason if the signal aborts first. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   await new Promise<void>((resolve, reject) => {

@@ -1,4 +1,4 @@
-/** The consumers of a room's two queues, which its server keeps, and makes mistakes with. */
+/** Keeps the consumers of a room's two queues in order. The server stores them, and can corrupt them in a crash. */
 
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
@@ -10,6 +10,7 @@ type Queue = Pick<typeof PROMPTS, 'stream' | 'consumer'>;
 
 const NANOSECONDS = 1e6;
 
+/** Creates and repairs the consumers of a room's queues. */
 export class Consumers {
   readonly #connection: NatsConnection;
   readonly #jsm: JetStreamManager;
@@ -24,9 +25,9 @@ export class Consumers {
   }
 
   /**
-   * Makes consumers again where the server has started again since they were made (one that crashed may remember deliveries of messages
-   * that it has lost, and passes over the next ones in their places), where one holds back messages that no client has, and where there is
-   * none. What is stored is delivered again, also to others than those who have it.
+   * Recreates consumers that are missing, that are older than the server's last start, or that hold back messages without a client. After a
+   * crash, a consumer can remember deliveries of lost messages and then skip the next messages. Stored messages are delivered again, also
+   * to workers other than those that hold them.
    */
   async check(): Promise<void> {
     const server = this.#connection.info?.server_id ?? '';

@@ -1,14 +1,15 @@
 /**
- * A record of the experience queue as bytes: the length of a head (u32, little-endian), the head (JSON), then the numbers of its columns
- * in the head's order, each from a multiple of 4 on.
+ * A record of the experience queue as bytes. Order: length of the head (u32, little-endian), the head (JSON), then the numbers of its
+ * columns in the head's order. Each column starts at a multiple of 4.
  */
 
 import * as v from 'valibot';
 import type { Column, ExperienceRecord } from '../../grpo/queue/types.ts';
 
-/** Why a message was refused. */
+/** Reason for which a message was refused. */
 export type Refusal = 'malformed' | 'version' | 'signature' | 'ticket';
 
+/** A message that cannot be read, with the reason that it is counted under. */
 export class MessageError extends Error {
   override name = 'MessageError';
   readonly refusal: Refusal;
@@ -33,7 +34,7 @@ const HEAD = v.object({
   more: v.record(v.string(), v.unknown()),
 });
 
-/** @param more what goes with the record: plain JSON */
+/** @param more plain JSON to send with the record */
 export function writeFrame(more: Record<string, unknown>, { key, columns, tags }: ExperienceRecord): Uint8Array {
   const arrays = Object.values(columns).filter((column) => typeof column === 'object');
   const described = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, description(column)]));
@@ -50,7 +51,7 @@ export function writeFrame(more: Record<string, unknown>, { key, columns, tags }
   return bytes;
 }
 
-/** Copies what it reads. Throws MessageError if the bytes are not a frame. */
+/** Reads a frame and copies its data. Throws MessageError if the bytes are not a frame. */
 export function readFrame(bytes: Uint8Array): { more: Record<string, unknown>; record: ExperienceRecord } {
   const { key, tags, columns: described, more } = headOf(bytes);
   const columns: Record<string, Column> = {};

@@ -1,6 +1,6 @@
 /**
- * `webgrpo room`, `webgrpo join` and the page with `?room=` use it. It adds machines that generate for one trainer over NATS, which is loaded
- * with the first connection, and the check of what they send.
+ * Machines that generate for one trainer over NATS, and the check of their samples. NATS is loaded with the first connection. Used by
+ * `webgrpo room`, `webgrpo join` and the page with `?room=`.
  */
 
 export { type Connect, connectByWebSocket, type Credential, enter, idOf, newUserKey } from './connect.ts';

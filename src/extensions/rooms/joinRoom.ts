@@ -1,4 +1,4 @@
-/** A worker of a room: asks to be let in, takes groups from the queue, generates them, sends their samples, and follows the weights. */
+/** A worker of a room. It asks to join, takes groups from the queue, generates them, sends their samples, and follows the weights. */
 
 import type { Consumer, JetStreamClient, JetStreamManager, JsMsg } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
@@ -11,15 +11,15 @@ import { JOIN, NOTICES, PROMPTS, SAMPLES, STATE, stateStream, stateSubject, stat
 import { withSignature } from './tickets.ts';
 import { nameOf, readObject } from './weights.ts';
 
-/** What generates in a worker. */
+/** The generating engine of a worker. */
 export interface RoomEngine {
-  /** The GPU, or what stands in for it. */
+  /** Name of the GPU, or of the engine that runs without one. */
   adapter: string;
-  /** Groups that it works on at once. */
+  /** Number of groups to work on concurrently. */
   groupsAtOnce: number;
-  /** Draws by these weights from the next token boundary on. */
+  /** Samples with these weights from the next token boundary. */
   useWeights(version: number, file: Uint8Array): Promise<void>;
-  /** Puts each sample of the group; rejects if `signal` aborts. */
+  /** Generates a group and passes each sample to `put`. Rejects if `signal` aborts. */
   generate(
     prompt: Prompt,
     worker: string,
@@ -29,9 +29,9 @@ export interface RoomEngine {
   destroy(): void | Promise<void>;
 }
 
-/** What the room tells a worker before it has an engine. */
+/** The room as a worker sees it before its engine exists. */
 export interface OpenedRoom extends Room {
-  /** A file that the controller has put there. Throws InputError if it is not there. */
+  /** Returns a file that the controller stored. Throws InputError if the file is missing. */
   file(name: string): Promise<Uint8Array>;
 }
 
@@ -40,25 +40,28 @@ export interface JoinOptions {
   /** nats://host:port, or wss://host:port in a page. */
   address: string;
   code: string;
-  /** What the room calls it. */
+  /** Name of the worker in the room. */
   name: string;
-  /** Makes the engine that the room needs. Throws InputError for a room that this machine does not work for. */
+  /** Creates the engine that the room needs. Throws InputError if this machine refuses the room. */
   open(room: OpenedRoom): Promise<RoomEngine>;
-  /** Leaves: groups in flight go to others. */
+  /** Aborts when the worker should leave. Its groups in flight then go to other workers. */
   signal: AbortSignal;
   onStatus?(status: Status): void;
 }
 
 const STATUS_EVERY_MS = 2000;
-/** Groups in a row that may fail before the worker says so and leaves. */
+/** Number of consecutive failed groups after which the worker reports an error and leaves. */
 const MAX_FAILURES = 3;
-/** What a worker gives back as it leaves goes out again after this time; at once, it would come to the request of its own that is still open. */
+/** Milliseconds before a leaving worker's groups are delivered again. With 0, its own open request would receive them. */
 const GONE_MS = 1000;
-/** What it sends off when it leaves need not arrive: the server may be gone. */
+/** Milliseconds that a leaving worker waits for its last messages to be sent. The server may be unreachable. */
 const FLUSH_MS = 1000;
 const NONE: Weights = { version: -1, digest: '' };
 
-/** Works until `signal` aborts or the run is over; resolves to what it has done. Throws InputError if it is not let in, or is left out. */
+/**
+ * Works until `signal` aborts or the run ends. Resolves to the worker's counts. Throws InputError if the worker is not admitted, or is
+ * excluded later.
+ */
 export async function joinRoom(options: JoinOptions): Promise<Status> {
   const { connect, address, code, name } = options;
   const key = await newUserKey();
@@ -79,7 +82,7 @@ export async function joinRoom(options: JoinOptions): Promise<Status> {
   }
 }
 
-/** Throws InputError if the controller does not let the worker in. */
+/** Throws InputError if the controller does not admit the worker. */
 async function askToJoin(connection: NatsConnection, key: string, { address, name, signal }: JoinOptions) {
   const asking = write('joining', { name, key });
   const answer = await untilDone(() => connection.request(JOIN, asking, { timeout: 10_000 }), signal);
@@ -111,7 +114,7 @@ interface WorkerParts {
   options: JoinOptions;
 }
 
-/** A group that is generated here. */
+/** A group in flight in this worker. */
 interface Held {
   message: JsMsg;
   uid: string;
@@ -167,7 +170,7 @@ class RoomWorker {
     return this.#status();
   }
 
-  /** Gives back what it holds. */
+  /** Leaves the room: returns its groups to the queue, sends a last status and destroys the engine. */
   end(): Promise<void> {
     return (this.#ended ??= this.#end());
   }
@@ -186,18 +189,18 @@ class RoomWorker {
   #leave(): void {
     this.#leaving.abort(new Error('This worker leaves the room.'));
     for (const { message, aborting } of this.#held.keys()) {
-      if (!this.#connection.isClosed()) message.nak(GONE_MS); // said now: a page that is closed has no later
+      if (!this.#connection.isClosed()) message.nak(GONE_MS); // immediately, because a page that is closing runs no later code
       aborting.abort();
     }
   }
 
-  /** What a worker that leaves was waiting for fails, and is no failure of it. */
+  /** Fails the worker. Does nothing if the worker is leaving, because its pending requests fail then. */
   #fail(error: unknown): void {
     if (!this.#leaving.signal.aborted) this.#failure ??= { error };
     this.#leave();
   }
 
-  /** Takes a group, where there is one within a second or two. */
+  /** Takes a group if one arrives within about two seconds. */
   async #takeOne(): Promise<void> {
     this.#consumer ??= await this.#parts.js.consumers.get(PROMPTS.stream, PROMPTS.consumer);
     await pull(this.#consumer, 1, this.#leaving.signal, (message) => this.#take(message));
@@ -219,10 +222,10 @@ class RoomWorker {
     const { signal } = aborting;
     try {
       if (!isSame(prompt.weights, this.#weights)) await this.#catchUp();
-      // Prompt of a controller that died. A resumed one reaches that version again.
+      // The prompt is from a controller that died. A resumed one reaches this version again.
       if (prompt.weights.version > this.#weights.version) return message.nak(1000);
       await engine.generate(prompt, key.id, (record) => this.#put(prompt, record, signal), signal);
-      message.ack(); // where it is lost, the group comes again, and its samples are there already
+      message.ack(); // if this is lost, the group is delivered again, but its samples are stored already
       this.#failures = 0;
     } catch (error) {
       if (!this.#connection.isClosed()) message.nak(signal.aborted ? 0 : 1000);
@@ -230,7 +233,7 @@ class RoomWorker {
     }
   }
 
-  /** Waits while the room holds as many samples as it may. A sample that is there already is not stored again. */
+  /** Sends a sample. Waits while the room holds as many samples as it can. The server ignores a sample that is already stored. */
   async #put({ uid, ticket }: Prompt, record: ExperienceRecord, signal: AbortSignal): Promise<void> {
     const { id, seed } = this.#parts.key;
     const bytes = await withSignature(writeSample(record, ticket), seed);
@@ -259,14 +262,14 @@ class RoomWorker {
     }
   }
 
-  /** The weights that the room has now. */
+  /** Requests the room's current weights. */
   async #catchUp(): Promise<void> {
     const { signal } = this.#leaving;
     const asked = { last_by_subj: stateSubject(STATE.version) };
     while (!signal.aborted) {
       const message = await untilDone(() => this.#parts.jsm.direct.getMessage(stateStream, asked), signal);
       if (message) return this.#follow(read('weights', message.data));
-      await pause(1000, signal); // the controller has not put any yet
+      await pause(1000, signal); // the controller has not stored any yet
     }
   }
 
@@ -286,18 +289,18 @@ class RoomWorker {
       if (file) {
         await this.#parts.engine.useWeights(wanted.version, file);
         this.#weights = wanted;
-      } else if (this.#wanted === wanted) await pause(200, signal); // a newer one is on its way
+      } else if (this.#wanted === wanted) await pause(200, signal); // newer weights are on their way
     }
   }
 
-  /** Loads the weights that were published while the connection was lost. Ends the worker when its connection is closed. */
+  /** Loads weights that were published while the connection was lost. Ends the worker when its connection is closed. */
   async #watchConnection(): Promise<void> {
     void this.#connection.closed().then((error) => {
       const why = error instanceof Error ? error.message : 'without a reason';
       this.#fail(new InputError(`The room's server has closed the connection (${why}); join again.`));
     });
     for await (const { type } of this.#connection.status())
-      if (type === 'reconnect') void this.#catchUp().catch(() => {}); // a worker that leaves meanwhile needs none
+      if (type === 'reconnect') void this.#catchUp().catch(() => {}); // a worker that has left needs no weights
   }
 
   #status(): Status {
@@ -324,5 +327,5 @@ class RoomWorker {
   }
 }
 
-/** A controller that goes back to an older checkpoint publishes other weights under a number that it has used before. */
+/** True if version and digest are equal. A controller that returns to an older checkpoint publishes other weights under a used number. */
 const isSame = (a: Weights, b: Weights): boolean => a.version === b.version && a.digest === b.digest;

@@ -1,6 +1,6 @@
 /**
- * Messages of a room. Each says its version and is checked where it arrives, since any holder of a credential can send it: what
- * cannot be read is refused and counted, never more.
+ * Messages of a room. Each contains its version and is validated on arrival, because any holder of a credential can send one. Messages that
+ * cannot be read are only refused and counted.
  */
 
 import * as v from 'valibot';
@@ -20,38 +20,38 @@ const problem = v.pipe(
   v.transform((value) => value as unknown as Problem),
 );
 
-/** What is printed of others: nothing that moves a terminal's cursor. */
+/** A line of text from others that is printed. Control characters are refused, because they could move a terminal's cursor. */
 const line = (most: number) => v.pipe(text(most), v.regex(/^\P{Cc}*$/u));
 
-/** A worker that asks to join: its name, and the public part of the key by which it signs its samples. */
+/** A worker's request to join: its name, and the public key that its samples are signed with. */
 const JOINING = v.object({
   name: line(64),
   key: v.pipe(v.string(), v.regex(/^U[A-Z2-7]{55}$/)),
 });
 
-/** The answer: admitted, or why not. */
+/** The answer: admitted, or the reason for the refusal. */
 const ADMISSION = v.object({ refused: v.exactOptional(text(1000)) });
 
-/** Which weights: their number, and the SHA-256 of their file as the object store writes it. */
+/** Identity of weights: version, and SHA-256 of their file as the object store writes it. */
 const WEIGHTS = v.object({ version: whole, digest: text(100) });
 export type Weights = v.InferOutput<typeof WEIGHTS>;
 
-/** A group to generate. `ticket` proves that a sample is of who was given the group. */
+/** A group to generate. `ticket` proves that a sample comes from a worker that received the group. */
 const PROMPT = v.object({
   uid: text(200),
   ticket: text(200),
-  /** Samples. */
+  /** Number of samples. */
   n: v.pipe(whole, v.minValue(1)),
   number: whole,
   index: v.exactOptional(whole),
   step: whole,
-  /** The newest when it was published: a worker brings its own up to date first. */
+  /** The newest weights when the group was published. A worker loads them first if its own are older. */
   weights: WEIGHTS,
   problem,
 });
 export type Prompt = v.InferOutput<typeof PROMPT>;
 
-/** Messages to workers: new weights, groups that are no longer needed, workers that are left out, the end of the run. */
+/** Messages to all workers: new weights, cancelled groups, excluded workers, the end of the run. */
 const NOTICE = v.object({
   weights: v.exactOptional(WEIGHTS),
   aborted: v.exactOptional(v.array(v.string())),
@@ -60,22 +60,22 @@ const NOTICE = v.object({
 });
 export type Notice = v.InferOutput<typeof NOTICE>;
 
-/** How a worker is doing. */
+/** Progress of a worker. */
 const STATUS = v.object({
   name: line(64),
   adapter: line(200),
-  /** Version of its weights. */
+  /** Version of the worker's weights. */
   version: whole,
-  /** Groups in flight. */
+  /** Number of groups in flight. */
   groups: whole,
-  /** Since it joined. */
+  /** Number of tokens since the worker joined. */
   tokens: whole,
   tokensPerS: v.pipe(v.number(), v.minValue(0)),
   left: v.exactOptional(v.boolean()),
 });
 export type Status = v.InferOutput<typeof STATUS>;
 
-/** What the room is, for those who join: its config as plain JSON, and how long a group may be held without a sign of life. */
+/** Description of the room for workers: its config as plain JSON, and how long a worker can hold a group without a sign of life. */
 const ROOM = v.object({ config: v.record(v.string(), v.unknown()), ackWaitMs: whole });
 export type Room = v.InferOutput<typeof ROOM>;
 
@@ -85,22 +85,23 @@ const SCHEMAS = {
 };
 type Schemas = typeof SCHEMAS;
 
+/** Returns a message as JSON text. */
 export const write = <K extends keyof Schemas>(_kind: K, value: v.InferOutput<Schemas[K]>): string =>
   JSON.stringify({ v: VERSION, ...value });
 
-/** Throws MessageError. */
+/** Reads a message. Throws MessageError. */
 export function read<K extends keyof Schemas>(kind: K, data: Uint8Array): v.InferOutput<Schemas[K]> {
   return checked(kind, SCHEMAS[kind], parsed(kind, data)) as v.InferOutput<Schemas[K]>;
 }
 
 const SAMPLE = v.object({ ticket: text(200), key: text(250) });
 
-/** A finished sample with the ticket of its group. */
+/** Returns the message of a finished sample, with the ticket of its group. */
 export function writeSample(record: ExperienceRecord, ticket: string): Uint8Array {
   return writeFrame({ v: VERSION, ticket }, record);
 }
 
-/** Throws MessageError. */
+/** Reads a sample and its ticket. Throws MessageError. */
 export function readSample(data: Uint8Array): { ticket: string; record: ExperienceRecord } {
   const { more, record } = readFrame(data);
   const { ticket } = checked('sample', SAMPLE, { ...more, key: record.key }) as v.InferOutput<typeof SAMPLE>;

@@ -1,25 +1,25 @@
 /**
- * Names of a room's streams, buckets and subjects on its NATS server. One account of a server holds one room and has two users: the controller
- * may do anything, and all workers share the other, with `WORKER_RIGHTS`.
+ * Names of a room's streams, buckets and subjects on its NATS server. One account of a server holds one room and has two users: the
+ * controller can do anything, and all workers share a user with `WORKER_RIGHTS`.
  */
 
-/** Prompt groups, each under its own subject, until a worker has acknowledged them: a work queue. */
+/** Prompt groups, each under its own subject, until a worker has acknowledged them. The stream is a work queue. */
 export const PROMPTS = {
   stream: 'webgrpo-prompts',
   subjects: 'webgrpo.prompt.*',
-  /** The workers' one consumer: a group goes to one of them, and after `ackWaitMs` without a sign of life to the next. */
+  /** The only consumer, shared by the workers. A group goes to one worker, and after `ackWaitMs` without a sign of life to another. */
   consumer: 'workers',
   subjectOf: (uid: string): string => `webgrpo.prompt.${token(uid)}`,
   uidOf: (subject: string): string => decodeURIComponent(subject.split('.')[2]),
 };
 
-/** Finished samples, until the controller has them. */
+/** Finished samples, until the controller has received them. */
 export const SAMPLES = {
   stream: 'webgrpo-samples',
   subjects: 'webgrpo.sample.*.*',
   consumer: 'controller',
   subjectOf: (worker: string, uid: string): string => `webgrpo.sample.${worker}.${token(uid)}`,
-  /** Samples of the group by any worker. */
+  /** Samples of the group from any worker. */
   filterOf: (uid: string): string => `webgrpo.sample.*.${token(uid)}`,
   workerOf: (subject: string): string => subject.split('.')[2],
 };
@@ -28,7 +28,10 @@ export const SAMPLES = {
 export const WEIGHTS_BUCKET = 'webgrpo-weights';
 export const STATE_BUCKET = 'webgrpo-state';
 
-/** Keys of the state; workers read the first two. `secret` keys the tickets of groups; `server` is the one that the consumers were made on. */
+/**
+ * Keys of the state. Workers read the first two. `secret` is the key of the tickets; `server` identifies the server start that the
+ * consumers were created in.
+ */
 export const STATE = {
   room: 'room',
   version: 'version',
@@ -36,27 +39,31 @@ export const STATE = {
   server: 'server',
 } as const;
 
-/** Requests of those who want to join. */
+/** Requests to join. */
 export const JOIN = 'webgrpo.join';
-/** The controller tells all workers: new weights, groups that are cancelled. */
+/** Notices to all workers: new weights, cancelled groups. */
 export const NOTICES = 'webgrpo.notice';
-/** A worker tells how it is doing. */
+/** Subject of a worker's progress messages. */
 export const statusSubject = (worker: string): string => `webgrpo.status.${worker}`;
 export const STATUSES = 'webgrpo.status.*';
 
 /** Subjects of the streams that hold the buckets, as NATS names them. */
 export const weightsStream = `OBJ_${WEIGHTS_BUCKET}`;
 export const stateStream = `KV_${STATE_BUCKET}`;
+/** Returns the subject of a key of the state. */
 export const stateSubject = (key: string): string => `$KV.${STATE_BUCKET}.${key}`;
 
 export const CONTROLLER = 'controller';
 
-/** Subject prefix of a client's replies. Workers may listen to `_INBOX.*.>`; samples and the secret of the tickets arrive at the controller's. */
+/**
+ * Subject prefix of a client's replies. Workers can listen to `_INBOX.*.>`. The controller's prefix is different, because samples and the
+ * secret of the tickets arrive there.
+ */
 export const inboxOf = (name: string): string => (name === CONTROLLER ? '_INBOX-CONTROLLER' : `_INBOX.${name}`);
 
 /**
- * Subjects that workers may publish to and subscribe to: they ask to join, take groups from the queue, report progress, write samples, and read
- * weights and config. They cannot make a consumer, which would read any message.
+ * Subjects that workers can publish and subscribe to. They can ask to join, take groups, report progress, write samples, and read weights
+ * and config. They cannot create a consumer, which could read any message.
  */
 export const WORKER_RIGHTS = {
   publish: [
@@ -73,6 +80,6 @@ export const WORKER_RIGHTS = {
   subscribe: [`${inboxOf('*')}.>`, NOTICES],
 };
 
-/** A text as one token of a subject. */
+/** Encodes a text as one token of a subject. */
 export const token = (text: string): string =>
   encodeURIComponent(text).replace(/[.*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);

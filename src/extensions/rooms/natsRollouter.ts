@@ -1,7 +1,7 @@
 /**
- * Rollout by the workers of a room: groups go out as messages of a work queue, samples come back, are checked and put into the experience
- * queue. A group is done when each of its samples was put once, by any worker and any number of times. One that is lost (its worker
- * acknowledged it without samples, the server lost it) or of which a sample was rejected is published again.
+ * Rollout by the workers of a room. Groups are published to a work queue; samples are received, checked and put into the experience queue.
+ * A group is done when each of its samples was put once, whichever worker sent it and however often. A group is published again if it was
+ * lost, by its worker or by the server, or if one of its samples was rejected.
  */
 
 import type { JsMsg } from '@nats-io/jetstream';
@@ -22,32 +22,32 @@ import type { RoomHost } from './roomHost.ts';
 import { signedBy } from './tickets.ts';
 
 /**
- * Why a sample is not accepted, in a few words that it is counted by; else the record that is trained on in its place, undefined = as it
- * came.
+ * Checks a sample. Returns the reason for a rejection in a few words, under which it is counted, or the record to train on. Undefined
+ * accepts the record unchanged.
  */
 export type CheckSample = (record: ExperienceRecord, worker: string, group: PromptGroup) => Promise<Checked> | Checked;
 type Checked = string | ExperienceRecord | undefined;
 
-/** A sample by weights that are gone: counted, and generated again, but no forgery. */
+/** Reason for a rejection: the weights of the sample were dropped. Such samples are counted and generated again; they are not forgeries. */
 export const TOO_OLD = 'too old';
 
 export interface NatsRollouterOptions {
-  /** Samples of a group: `rollout.n`. */
+  /** Number of samples of a group: `rollout.n`. */
   n: number;
   check: CheckSample;
   put: PutRecords;
-  /** The trained weights as a file that workers read. */
+  /** Returns the trained weights as a file for workers. */
   exportWeights(version: number): Promise<Uint8Array>;
   /**
-   * Samples that are checked or wait for room at once. Where `put` takes groups in order it has to be as many as are in flight, or those that
-   * wait for the first group would leave it no place. Absent = 64.
+   * Number of samples that are checked or wait for space concurrently. If `put` takes groups in order, this must be the number of samples
+   * in flight. Otherwise the samples that wait could block the first group's. Default: 64.
    */
   handledAtOnce?: number;
   /** Rejects if the step that waits for samples is cancelled. */
   cancelled?: Promise<never>;
-  /** The group is over: no sample of it is checked any more. */
+  /** Called when the group has ended: none of its samples is checked any longer. */
   onEnd?(uid: string): void;
-  /** More metrics of a step. */
+  /** Returns additional metrics of a step. */
   metrics?(): Metrics;
 }
 
@@ -56,25 +56,26 @@ const isAfter = (a: Begun, b: Begun): boolean => a.step > b.step || (a.step === 
 
 interface Outstanding {
   group: PromptGroup;
-  /** Samples that are in the queue, or on their way into it. */
+  /** Samples that are in the queue or being put. */
   samples: Set<number>;
   put: number;
-  /** Ticket in its last message. */
+  /** Ticket in the group's last message. */
   ticket?: string;
 }
 
 /** Number of times that samples of a group that was not started are delayed before they are dropped. */
 const PUT_OFF = 60;
 const PUT_OFF_MS = 2000;
-/** NATS's codes: maximum messages per subject exceeded; no message found, sequence not found, message not deleted. */
+/** NATS error codes: maximum messages per subject exceeded; no message found, sequence not found, message not deleted. */
 const GIVEN_ALREADY = 10_077;
 const GONE_MEANWHILE = [10_037, 10_043, 10_057];
 
+/** Rollouter that publishes groups to the workers of a room and receives their samples. */
 export class NatsRollouter implements Rollouter {
   readonly #host: RoomHost;
   readonly #options: NatsRollouterOptions;
   readonly #groups = new Map<string, Outstanding>();
-  /** Newest started group, by step and number: groups up to it that are not in flight have ended. */
+  /** The newest started group, by step and number. Earlier groups that are not in flight have ended. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
   #life = new Life();
@@ -89,7 +90,7 @@ export class NatsRollouter implements Rollouter {
     return cancelled ? Promise.race([cancelled, this.#life.failed]) : this.#life.failed;
   }
 
-  /** Groups that an earlier controller has published are not published again. */
+  /** Starts groups. Those that an earlier controller published are not published again. */
   async start(groups: readonly PromptGroup[]): Promise<void> {
     await Promise.all(
       groups.map(async (group) => {
@@ -110,11 +111,11 @@ export class NatsRollouter implements Rollouter {
     return { version, bytes: bytes.length, seconds: (performance.now() - started) / 1000, overlapSeconds: 0 };
   }
 
-  /** Waits for the server no longer than for samples. */
+  /** Waits for the server, but rejects when the step that waits for samples is cancelled. */
   #unlessCancelled<T>(work: Promise<T>): Promise<T> {
     const { cancelled } = this.#options;
     if (!cancelled) return work;
-    work.catch(() => {}); // it ends with this controller's life, when nobody waits for it any more
+    work.catch(() => {}); // it rejects when this controller ends, and is not awaited then
     return Promise.race([work, cancelled]);
   }
 
@@ -139,11 +140,11 @@ export class NatsRollouter implements Rollouter {
     const gone = new AbortController();
     void connection.closed().then(() => gone.abort());
     await Promise.all(aborted.map((uid) => this.#withdraw(uid, gone.signal))).catch((error: unknown) => {
-      if (!gone.signal.aborted) throw error; // where nobody can take them back, a controller that goes on does
+      if (!gone.signal.aborted) throw error; // if the connection is closed, a resumed controller withdraws them
     });
   }
 
-  /** Ends this controller alone: groups and samples stay on the server, for one that continues. */
+  /** Stops this controller. Groups and samples stay on the server for a controller that resumes. */
   async detach(): Promise<void> {
     const { ending, running } = this.#life;
     ending.abort(new Error('The room was closed.'));
@@ -199,7 +200,7 @@ export class NatsRollouter implements Rollouter {
     }
     outstanding.samples.add(sample.index);
     const checked = await this.#options.check(record, worker, outstanding.group);
-    if (this.#groups.get(uid) !== outstanding) return message.ack(); // aborted meanwhile
+    if (this.#groups.get(uid) !== outstanding) return message.ack(); // ended during the check
     if (typeof checked === 'string') {
       outstanding.samples.delete(sample.index);
       await this.#reject(worker, checked, outstanding, ticket);
@@ -215,7 +216,7 @@ export class NatsRollouter implements Rollouter {
     message.ack();
   }
 
-  /** Undefined if it is refused, which is counted. */
+  /** Returns the sample; undefined if it is refused, which is counted. */
   async #readSample(message: JsMsg, worker: string) {
     try {
       const { ticket, record } = readSample(await signedBy(worker, message.data));
@@ -237,7 +238,7 @@ export class NatsRollouter implements Rollouter {
     const { rejected } = this.#host.countsOf(worker);
     rejected[why] = (rejected[why] ?? 0) + 1;
     if (why !== TOO_OLD) this.#host.leaveOut(worker, `a sample of it was rejected: ${why}`);
-    // Once a message: its other samples are rejected as well, mostly.
+    // Once per message: the other samples of the message are mostly rejected too.
     if (outstanding.ticket === undefined || outstanding.ticket === ticket) await this.#republish(outstanding);
   }
 
@@ -262,7 +263,10 @@ export class NatsRollouter implements Rollouter {
     }, this.#life.ending.signal);
   }
 
-  /** Takes its message back, where it is there still. A purge would make the server's consumer skip others, or forget which are held. */
+  /**
+   * Deletes the group's message if it still exists. A purge would make the server's consumer skip other messages, or forget which ones are
+   * held.
+   */
   async #withdraw(uid: string, signal = this.#life.ending.signal): Promise<void> {
     const { streams } = this.#host.jsm;
     await untilDone(async () => {
@@ -274,12 +278,12 @@ export class NatsRollouter implements Rollouter {
     }, signal);
   }
 
-  /** Publishes again what is neither with a worker nor on its way back. */
+  /** Publishes groups again that no worker holds and whose samples are not on their way. */
   async #sweep(): Promise<void> {
     const { streams } = this.#host.jsm;
     const before = [...this.#groups.values()];
     await this.#host.consumers.check();
-    // In this order: a worker acknowledges a group when its samples are stored, and they are put before they are acknowledged.
+    // Read in this order: a worker acknowledges a group after its samples are stored, and a sample is put before it is acknowledged.
     const prompts = await streams.info(PROMPTS.stream, { subjects_filter: '>' });
     const samples = await streams.info(SAMPLES.stream, { subjects_filter: '>' });
     const [given = {}, stored = {}] = [prompts.state.subjects, samples.state.subjects];
@@ -290,24 +294,24 @@ export class NatsRollouter implements Rollouter {
       const isLost = !(subject in given) && !back.has(subject.split('.').slice(2).join('.'));
       if (isLost && this.#groups.get(uid) === outstanding) await this.#publish(outstanding);
     }
-    // A server that crashed may bring back what was taken from it.
+    // A server that crashed can restore deleted messages.
     for (const uid of Object.keys(given).map(PROMPTS.uidOf)) if (this.#isOver(uid)) await this.#withdraw(uid);
   }
 
-  /** Also where an earlier controller saw the end of it. */
+  /** True if the group has ended, also if an earlier controller ended it. */
   #isOver(uid: string): boolean {
     const [step, number] = uid.split('.').map(Number);
     return !this.#groups.has(uid) && !isAfter({ step, number }, this.#newest);
   }
 
-  /** True if it was in flight. */
+  /** Ends a group. Returns true if it was in flight. */
   #end(uid: string): boolean {
     this.#options.onEnd?.(uid);
     return this.#groups.delete(uid);
   }
 }
 
-/** From one `close` to the next. */
+/** State between the start and the next `close`. */
 class Life {
   readonly ending = new AbortController();
   readonly failed: Promise<never>;
@@ -317,7 +321,7 @@ class Life {
   constructor() {
     let reject = (_: unknown): void => {};
     this.failed = new Promise<never>((_, no) => (reject = no));
-    this.failed.catch(() => {}); // it may come before anybody waits for it
+    this.failed.catch(() => {}); // it can reject before it is awaited
     this.fail = (error) => void (this.ending.signal.aborted || reject(error));
   }
 }

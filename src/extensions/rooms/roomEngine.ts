@@ -1,4 +1,4 @@
-/** A worker's engine as a room uses it: groups by agent loops with the task's tools, weights by version. */
+/** A worker's engine: runs groups by agent loops with the task's tools, and loads weights by version. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions, type GenerationContext } from '../../grpo/generate/options.ts';
@@ -8,7 +8,7 @@ import type { TrainerEngine } from '../../grpo/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { RoomEngine } from './joinRoom.ts';
 
-/** Returns the worker's view of an existing engine, which `destroy` ends. */
+/** Returns a RoomEngine on an existing engine. `destroy` ends that engine. */
 export function roomEngine(
   { config, engine, task }: GenerationContext & { engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'> },
   { adapter, destroy }: Pick<RoomEngine, 'adapter' | 'destroy'>,
@@ -34,5 +34,5 @@ export function roomEngine(
   };
 }
 
-/** As many as its slots hold, and one whose samples take those that get free. */
+/** Number of groups that fill the slots, plus one whose samples take freed slots. */
 export const groupsAtOnce = ({ rollout }: TrainConfig): number => Math.ceil(rollout.maxNumSeqs / rollout.n) + 1;

@@ -1,6 +1,6 @@
 /**
- * The controller's side of a room without its samples: makes streams and buckets, lets workers in and leaves them out, tells them of new
- * weights, and counts what each has done.
+ * The controller of a room, except its samples. Creates streams and buckets, admits and excludes workers, announces new weights, and counts
+ * what each worker did.
  */
 
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
@@ -15,54 +15,55 @@ import { Tickets } from './tickets.ts';
 import { WeightStore } from './weights.ts';
 
 export interface RoomOptions {
-  /** The run's config as plain JSON, which workers generate by. */
+  /** The run's config as plain JSON, which workers generate with. */
   config: Record<string, unknown>;
-  /** Workers that may be in the room at once. Default: 64. */
+  /** Maximum number of workers in the room at the same time. Default: 64. */
   maxWorkers?: number;
   /** Milliseconds without a sign of life after which a group goes to another worker. */
   ackWaitMs?: number;
-  /** Bytes of samples that may wait for the controller; workers wait while there are more. */
+  /** Maximum number of bytes of samples that wait for the controller. Workers wait while the limit is reached. */
   maxSampleBytes?: number;
-  /** Versions of the weights that stay on the server. Absent = 2. */
+  /** Number of weight versions kept on the server. Default: 2. */
   keptVersions?: number;
-  /** Resumes with the groups and samples of an earlier controller; else they are dropped. */
+  /** True to resume with the groups and samples of an earlier controller. Default: they are dropped. */
   resume?: boolean;
-  /** Puts what workers read as they come, before the first is let in. */
+  /** Stores the files that new workers read. Called before the first worker is admitted. */
   prepare?: (weights: WeightStore) => Promise<void>;
   /** Called with a sentence when a worker joins, leaves or is excluded. */
   say?: (line: string) => void;
 }
 
-/** What a worker has done, and what came of it. */
+/** Counts of a worker's samples by result. */
 export interface WorkerCounts {
   name: string;
   adapter: string;
-  /** Samples that were taken for training. */
+  /** Samples accepted for training. */
   accepted: number;
-  /** Samples that failed a check, by why. */
+  /** Samples that failed a check, by reason. */
   rejected: Record<string, number>;
-  /** Messages that could not be read or were of no group of its own. */
+  /** Messages that could not be read, or that belong to no group of the worker. */
   refused: Record<Refusal, number>;
-  /** Samples that were duplicates, or no longer needed. */
+  /** Samples that were duplicates or no longer needed. */
   duplicates: number;
   tokensPerS: number;
-  /** Version of its weights. */
+  /** Version of the worker's weights. */
   version: number;
   leftOut: boolean;
-  /** Time of its admission or last status, in milliseconds since 1970; 0 = it has left. */
+  /** Time of the worker's admission or last status, in milliseconds since 1970; 0 after it has left. */
   heardAt: number;
 }
 
 const NANOSECONDS = 1e6;
-/** Without a sign of life a worker that is there is silent, at the least; it gives one every two seconds. */
+/** Milliseconds without a sign of life after which a worker counts as silent. Workers send one every two seconds. */
 const SILENT_MS = 10_000;
-/** Time that a server which has just come back has to make streams and buckets. */
+/** Milliseconds that a restarted server has to create streams and buckets. */
 const OPEN_MS = 60_000;
-/** A server that is gone is told nothing: workers see the end by its own end. */
+/** Time limit to announce the end of the run, in milliseconds. If the server is unreachable, workers notice that themselves. */
 const TELL_MS = 5000;
-/** Workers that are remembered. */
+/** Maximum number of workers whose counts are kept. */
 const KEPT_WORKERS = 10_000;
 
+/** The controller's connection to a room: workers, notices, weights and counts. */
 export class RoomHost {
   readonly connection: NatsConnection;
   readonly js: JetStreamClient;
@@ -72,7 +73,7 @@ export class RoomHost {
   readonly tickets: Tickets;
   readonly ackWaitMs: number;
   readonly workers = new Map<string, WorkerCounts>();
-  /** Those that were published last. */
+  /** The weights that were published last. */
   published: Weights = { version: 0, digest: '' };
   readonly #state: KV;
   readonly #options: RoomOptions;
@@ -95,7 +96,7 @@ export class RoomHost {
     this.connection.subscribe(STATUSES, { callback: (error, message) => void (error ?? this.#status(message)) });
   }
 
-  /** @param connection as a user who may do everything */
+  /** @param connection of a user with all rights */
   static open(connection: NatsConnection, options: RoomOptions): Promise<RoomHost> {
     return untilDone(() => RoomHost.#open(connection, options), AbortSignal.timeout(OPEN_MS));
   }
@@ -109,7 +110,7 @@ export class RoomHost {
     const queue = { retention: RetentionPolicy.Workqueue, discard: DiscardPolicy.New, storage: StorageType.File };
     await ensureStream(jsm, {
       ...{ ...queue, name: PROMPTS.stream, subjects: [PROMPTS.subjects] },
-      // A group that is there already is not published twice.
+      // A group that is already queued is not published twice.
       ...{ max_msgs_per_subject: 1, discard_new_per_subject: true },
     });
     await ensureStream(jsm, {
@@ -130,7 +131,7 @@ export class RoomHost {
     return new RoomHost({ connection, js, jsm, consumers, weights, tickets, ackWaitMs }, state, options);
   }
 
-  /** Publishes weights and tells the workers. */
+  /** Publishes weights and announces them to the workers. */
   async publishWeights(version: number, bytes: Uint8Array): Promise<void> {
     const published = { version, digest: await this.weights.putVersion(version, bytes) };
     await this.#state.put(STATE.version, write('weights', published));
@@ -142,7 +143,7 @@ export class RoomHost {
     this.connection.publish(NOTICES, write('notice', notice));
   }
 
-  /** The counts of a worker, zero at first. */
+  /** Returns the counts of a worker, initially zero. */
   countsOf(worker: string): WorkerCounts {
     let counts = this.workers.get(worker);
     if (!counts) {
@@ -155,14 +156,14 @@ export class RoomHost {
     return counts;
   }
 
-  /** Counts the workers, except one, that have neither left nor been left out and that sent a sign of life lately. */
+  /** Returns the number of workers that have not left, are not excluded and sent a recent sign of life. `except` is not counted. */
   present(except?: string): number {
     const silentMs = Math.max(SILENT_MS, this.ackWaitMs);
     const isPresent = ({ leftOut, heardAt }: WorkerCounts) => !leftOut && Date.now() - heardAt <= silentMs;
     return [...this.workers].filter(([worker, counts]) => worker !== except && isPresent(counts)).length;
   }
 
-  /** Drops the worker's samples from now on and tells it to leave; the groups that it holds go to others when their time is over. */
+  /** Excludes a worker: drops its samples from now on and tells it to leave. Its groups go to others after `ackWaitMs`. */
   leaveOut(worker: string, why: string): void {
     const counts = this.countsOf(worker);
     if (counts.leftOut) return;
@@ -171,7 +172,7 @@ export class RoomHost {
     this.notify({ leftOut: [worker] });
   }
 
-  /** The run is over: workers leave. */
+  /** Announces the end of the run, so that workers leave. */
   async end(): Promise<void> {
     if (this.connection.isClosed()) return;
     this.notify({ over: true });
@@ -193,7 +194,7 @@ export class RoomHost {
     message.respond(write('admission', refused === undefined ? {} : { refused }));
   }
 
-  /** Why a worker may not join; undefined if it may. */
+  /** Returns the reason why a worker cannot join; undefined if it can. */
   #refusalOf(key: string): string | undefined {
     if (this.workers.get(key)?.leftOut === true) return 'This worker was left out of the room.';
     const { maxWorkers = 64 } = this.#options;
@@ -203,7 +204,7 @@ export class RoomHost {
   #status(message: Msg): void {
     const worker = message.subject.split('.')[2];
     const counts = this.countsOf(worker);
-    if (counts.leftOut) this.notify({ leftOut: [worker] }); // it may have missed the first notice
+    if (counts.leftOut) this.notify({ leftOut: [worker] }); // the worker can have missed the first notice
     try {
       const { name, adapter, version, tokensPerS, left = false } = read('status', message.data);
       if (counts.adapter === '' && adapter !== '') this.#options.say?.(`${name} generates on ${adapter}`);
@@ -222,7 +223,7 @@ export class RoomHost {
   }
 }
 
-/** Makes a stream, or gives one that is there these settings. */
+/** Creates a stream, or updates the settings of an existing one. */
 async function ensureStream(
   jsm: JetStreamManager,
   { name, ...settings }: Parameters<JetStreamManager['streams']['add']>[0] & { name: string },

@@ -1,10 +1,12 @@
 /**
- * Proofs that a sample carries. A ticket comes with its group and proves that the group was handed out; it follows from group and secret, so that
- * a resumed controller knows it. A signature proves who sent the sample: to the server all workers are one user.
+ * Proofs that a sample contains. A ticket is sent with a group and proves that the group was handed out. It is derived from group and
+ * secret, so a resumed controller can check it. A signature proves which worker sent the sample, because all workers share one user of the
+ * server.
  */
 
 import { MessageError } from './frame.ts';
 
+/** Creates and checks the tickets of groups. */
 export class Tickets {
   readonly #key: CryptoKey;
 
@@ -18,7 +20,7 @@ export class Tickets {
     );
   }
 
-  /** A new one: the samples of each are others to the stream, so that a group can be generated again. */
+  /** Returns a new ticket for a group. The server treats samples with different tickets as different, so a group can be generated again. */
   async give(uid: string): Promise<string> {
     const nonce = hex(crypto.getRandomValues(new Uint8Array(8)));
     return `${nonce}.${hex(new Uint8Array(await crypto.subtle.sign('HMAC', this.#key, signed(nonce, uid))))}`;
@@ -33,7 +35,7 @@ export class Tickets {
 
 const SIGNATURE_BYTES = 64;
 
-/** Returns the data with its signature behind it, by the worker's secret. */
+/** Appends a signature by the worker's secret key. */
 export async function withSignature(data: Uint8Array, seed: string): Promise<Uint8Array> {
   const { nkeys } = await import('@nats-io/nats-core');
   const signature = nkeys.fromSeed(new TextEncoder().encode(seed)).sign(await sha256(data));
@@ -43,7 +45,7 @@ export async function withSignature(data: Uint8Array, seed: string): Promise<Uin
   return bytes;
 }
 
-/** Returns what the worker signed. Throws MessageError if the worker, whose public key is its name, did not. */
+/** Returns the signed data. Throws MessageError if the signature is not the worker's, whose public key is its name. */
 export async function signedBy(worker: string, bytes: Uint8Array): Promise<Uint8Array> {
   const { nkeys } = await import('@nats-io/nats-core');
   const [data, signature] = [bytes.subarray(0, -SIGNATURE_BYTES), bytes.subarray(-SIGNATURE_BYTES)];

@@ -1,6 +1,6 @@
 /**
- * The check of a room's samples if its workers are untrusted: a verifier, and the published weights by version in a model that nobody
- * trains. What is accepted is the controller's own sample, not the claim.
+ * The check of samples from untrusted workers: a verifier, and a model that holds the published weights by version. An accepted sample is
+ * the controller's own version, not the claim.
  */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -21,22 +21,23 @@ export interface VerifiedSamplesOptions {
   config: TrainConfig;
   task: Task;
   tokenizer: ChatTokenizer;
-  /** Asked and loaded by this check alone. */
+  /** Model that only this check uses. */
   model: ModelEngine;
-  /** Versions of the weights that are kept here. */
+  /** Number of weight versions to keep in memory. */
   keep: number;
-  /** Weights that are not kept here; undefined = they are no longer available. */
+  /** Returns weights that are not in memory; undefined if they were dropped. */
   fileOf(version: number): Promise<Uint8Array | undefined>;
 }
 
+/** Checks samples of untrusted workers against the published weights. */
 export class VerifiedSamples {
   readonly #options: VerifiedSamplesOptions;
   readonly #verifier: SampleVerifier;
-  /** Groups of which a sample has come, by uid. */
+  /** Groups with at least one received sample, by uid. */
   readonly #groups = new Map<string, PromptGroup>();
   readonly #files = new Map<number, Uint8Array>();
   #newest = 0;
-  /** Version of the model's weights. */
+  /** Version that is loaded in the model. */
   #loaded: number | undefined;
   #tokens = 0;
   #nearTokens = 0;
@@ -52,7 +53,7 @@ export class VerifiedSamples {
     });
   }
 
-  /** Weights that workers draw by from now on. */
+  /** Adds the weights that workers use from now on. */
   publish(version: number, file: Uint8Array): void {
     this.#keep(version, file);
     this.#newest = version;
@@ -74,7 +75,7 @@ export class VerifiedSamples {
     return recordOf(verdict.sample, { uid, sample: s, worker });
   };
 
-  /** No sample of the group is waited for any more. */
+  /** Called when no sample of the group is needed any longer. */
   ended(uid: string): void {
     this.#groups.delete(uid);
     this.#verifier.forget(uid);
@@ -84,7 +85,7 @@ export class VerifiedSamples {
     return this.#tokens === 0 ? {} : { 'room/near_tokens_share': this.#nearTokens / this.#tokens };
   }
 
-  /** Weights that were there and are gone are no forgery: the worker was slow. */
+  /** True if the sample's weights existed and were dropped: the worker was slow, but did not cheat. */
   async #isTooOld({ trajectory: { mask, weightVersions = new Uint32Array() } }: Sample): Promise<boolean> {
     for (const version of new Set(weightVersions.filter((_, t) => mask[t] === 1)))
       if (version < this.#newest && !(await this.#fileOf(version))) return true;
@@ -117,7 +118,7 @@ export class VerifiedSamples {
   }
 }
 
-/** For workers that are trusted: what can be read is trained on as they say it. */
+/** The check for trusted workers: a sample that can be read is trained on unchanged. */
 export const readableAlone: CheckSample = (record, _, group) =>
   readableSample(record, group) ? undefined : 'malformed';
 

@@ -1,14 +1,15 @@
-/** Weights of a room by version, in the object store of its server: written by the controller, read with nothing but the right to read. */
+/** Weights of a room by version, in the object store of its server. The controller writes them; workers read them with read rights only. */
 
 import type { NatsConnection } from '@nats-io/nats-core';
 import type { ObjectStore } from '@nats-io/obj';
 import { WEIGHTS_BUCKET, weightsStream } from './names.ts';
 
-/** Bytes of a message of the store: below every server's default limit. */
+/** Bytes of one message of the store, below every server's default limit. */
 const CHUNK_BYTES = 512 * 1024;
-/** Chunks that a reader has asked for at once. */
+/** Number of chunks that a reader requests at the same time. */
 const ASKED_AT_ONCE = 8;
 
+/** Writes files and weight versions to the object store of a room. */
 export class WeightStore {
   readonly #store: ObjectStore;
   readonly #keep: number;
@@ -19,7 +20,7 @@ export class WeightStore {
     this.#keep = keep;
   }
 
-  /** @param keep versions that stay; a reader of an older one starts over with the newest */
+  /** @param keep number of versions to keep; a reader of an older one restarts with the newest */
   static async open(connection: NatsConnection, keep = 2): Promise<WeightStore> {
     const { Objm } = await import('@nats-io/obj');
     const { StorageType } = await import('@nats-io/jetstream');
@@ -31,13 +32,13 @@ export class WeightStore {
     return opened;
   }
 
-  /** Replaces what was there by that name; resolves to its SHA-256 as the store writes it. */
+  /** Stores a file and replaces an existing one of that name. Resolves to its SHA-256 as the store writes it. */
   async put(name: string, bytes: Uint8Array): Promise<string> {
     const { digest } = await this.#store.putBlob({ name, options: { max_chunk_size: CHUNK_BYTES } }, bytes);
     return digest;
   }
 
-  /** A version of the weights; versions before the last `keep` are dropped. */
+  /** Stores a version of the weights. Deletes versions before the last `keep`. */
   async putVersion(version: number, bytes: Uint8Array): Promise<string> {
     const digest = await this.put(nameOf(version), bytes);
     if (!this.#versions.includes(version)) this.#versions.push(version);
@@ -47,6 +48,7 @@ export class WeightStore {
   }
 }
 
+/** Returns the object name of a weight version. */
 export const nameOf = (version: number): string => `v${version}`;
 
 interface Described {
@@ -58,8 +60,9 @@ interface Described {
 }
 
 /**
- * Something of the store; undefined if it is not there, no longer, or has another digest than the one asked for. Reads message by message: a consumer, as NATS's own reader makes
- * one, is a right that a worker does not have. Throws RangeError if the bytes are not those that were written.
+ * Reads an object of the store. Undefined if it is missing, was deleted, or has another digest than the requested one. Reads message by
+ * message, because workers have no right to create a consumer, as NATS's own reader does. Throws RangeError if the bytes are not the
+ * written ones.
  */
 export async function readObject(
   connection: NatsConnection,
@@ -81,7 +84,7 @@ export async function readObject(
   for (let at = 0; at < chunks; at += ASKED_AT_ONCE) {
     const asked = Array.from({ length: Math.min(ASKED_AT_ONCE, chunks - at) }, (_, i) => first.seq + at + i);
     for (const message of await Promise.all(asked.map((seq) => direct.getMessage(weightsStream, { seq })))) {
-      if (message?.subject !== chunk || read + message.data.length > size) return undefined; // dropped meanwhile
+      if (message?.subject !== chunk || read + message.data.length > size) return undefined; // deleted meanwhile
       bytes.set(message.data, read);
       read += message.data.length;
     }

@@ -132,7 +132,7 @@ class Simulation {
     }
   }
 
-  /** Gives way to rollout like src/grpo/pipeline/givingWay.ts. */
+  /** Yields the device to rollout, like src/grpo/pipeline/givingWay.ts. */
   *#giveWay(): Process {
     const idle = all(this.#devices.map((device) => device.idle()));
     this.#clock.after(this.#lastSeconds, () => idle.happen());

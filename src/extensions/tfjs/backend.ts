@@ -1,9 +1,9 @@
 /**
- * tfjs-webgpu on our GPUDevice. The library is loaded on first use only; it keeps one global engine, so one device of a
- * process can have it at a time.
+ * Runs tfjs-webgpu on our GPUDevice. The library is loaded on first use. tfjs has one global engine, so only one device per process can use
+ * it at a time.
  *
- * tfjs and `Gpu` record into encoders of their own, so order between them exists only at a submit: flush ours before tfjs
- * touches a shared buffer, `submit` tfjs's before we do.
+ * tfjs and `Gpu` record into separate encoders, so order between them exists only at a submit. Flush ours before tfjs uses a shared buffer,
+ * and `submit` tfjs's before we use it.
  */
 
 import type * as Tfjs from '@tensorflow/tfjs';
@@ -15,7 +15,7 @@ export type Tf = typeof Tfjs;
 
 let holder: { gpu: Gpu; runtime: Promise<TfjsRuntime> } | undefined;
 
-/** Loads tfjs and puts its WebGPU backend on the device of `gpu`. Throws while another device has it. */
+/** Loads tfjs and moves its WebGPU backend to the device of `gpu`. Throws while another device uses tfjs. */
 export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
   if (holder && holder.gpu !== gpu)
     throw new Error(
@@ -27,11 +27,11 @@ export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
 
 async function start(gpu: Gpu): Promise<TfjsRuntime> {
   const [tf, { WebGPUBackend }] = await importPackages();
-  // Importing the package registers a backend that would ask for a device of its own.
+  // Importing the package registers a backend that would request its own device.
   if (tf.findBackendFactory('webgpu')) tf.removeBackend('webgpu');
-  // Small tensors would else be computed on the CPU, which then needs a synchronous read-back.
+  // By default, small tensors are computed on the CPU, which then needs a synchronous read-back.
   tf.env().set('WEBGPU_CPU_FORWARD', false);
-  // The one matrix product without atomics, so that the same input gives the same bits.
+  // The only matrix product without atomics: the same input returns the same bits.
   tf.env().set('WEBGPU_MATMUL_PROGRAM_TYPE', 3);
   const backend = new WebGPUBackend(gpu.device, gpu.device.adapterInfo);
   tf.registerBackend('webgpu', () => backend);
@@ -39,7 +39,7 @@ async function start(gpu: Gpu): Promise<TfjsRuntime> {
   return new TfjsRuntime(tf, backend);
 }
 
-/** Throws InputError if they are not installed. */
+/** Throws InputError if the packages are not installed. */
 async function importPackages() {
   try {
     const packages = [await import('@tensorflow/tfjs'), await import('@tensorflow/tfjs-backend-webgpu')] as const;
@@ -54,11 +54,12 @@ async function importPackages() {
   }
 }
 
-/** Node sees CommonJS modules, whose names may all lie in `default`. */
+/** Returns the exports of a module. Node loads CommonJS modules, and can put all names into `default`. */
 function unwrap<T extends object>(module: T): T {
   return 'default' in module ? (module.default as T) : module;
 }
 
+/** tfjs on one device, with access to the GPU buffers of its tensors. */
 export class TfjsRuntime {
   readonly tf: Tf;
   readonly #backend: WebGPUBackend;
@@ -68,20 +69,20 @@ export class TfjsRuntime {
     this.#backend = backend;
   }
 
-  /** A float32 tensor on the buffer of a view, without a copy. tfjs takes no offset, so the view must have none. */
+  /** Returns a float32 tensor on the buffer of a view, without a copy. tfjs supports no offset, so the view must start at 0. */
   share(view: View, shape: number[]): Tfjs.Tensor {
     if (view.offset !== 0) throw new RangeError(`tfjs cannot share "${view.buffer.label}" at offset ${view.offset}.`);
     return this.tf.tensor({ buffer: view.buffer, zeroCopy: true }, shape, 'float32');
   }
 
-  /** Sends what tfjs has recorded to the GPU. */
+  /** Submits the commands that tfjs recorded to the GPU. */
   submit(): void {
     this.#backend.endComputePassEncoder();
     this.#backend.ensureCommandEncoderReady();
     this.#backend.submitQueue();
   }
 
-  /** The buffer behind a tensor, to copy from after `submit` and before the tensor is disposed; never to bind. */
+  /** Returns the buffer of a tensor. Copy from it after `submit` and before the tensor is disposed. Never bind it. */
   source(tensor: Tfjs.Tensor): View {
     this.#backend.uploadToGPU(tensor.dataId);
     const buffer = this.#backend.tensorMap.get(tensor.dataId).resource as GPUBuffer;
@@ -89,8 +90,8 @@ export class TfjsRuntime {
   }
 
   /**
-   * Destroys the buffers that tfjs keeps for reuse. It reuses exact sizes only and never frees, so batches of ever
-   * different sizes would pile up copies of all activations.
+   * Destroys the buffers that tfjs keeps for reuse. tfjs reuses exact sizes only and never frees, so batches of many sizes would accumulate
+   * copies of all activations.
    */
   trim(): void {
     const manager = this.#backend.bufferManager as unknown as BufferPool;
@@ -109,7 +110,7 @@ export class TfjsRuntime {
     return this.#backend.memory().numBytesAllocatedInGPU;
   }
 
-  /** Frees everything of tfjs; another device may have it then. */
+  /** Frees all memory of tfjs. Another device can use tfjs afterwards. */
   destroy(): void {
     this.tf.removeBackend('webgpu');
     holder = undefined;

@@ -1,6 +1,6 @@
 /**
- * The second ModelEngine, `engine: tfjs`: gradients by tfjs's autodiff, as a check of the hand-written ones. It reads the
- * same weight buffers as rollout and hands its gradients to the same optimizer, all on the GPU.
+ * The second ModelEngine, `engine: tfjs`. Its gradients are tfjs's autodiff, as a check of the hand-written ones. It reads the same weight
+ * buffers as rollout and passes its gradients to the same optimizer, all on the GPU.
  */
 
 import type { Tensor } from '@tensorflow/tfjs';
@@ -34,7 +34,7 @@ interface EntryGradients {
   dEntropy?: Float32Array;
 }
 
-/** A policy loss on the CPU. The losses live in a layer above this one, so the caller brings it. */
+/** Computes a policy loss on the CPU. Passed in by the caller, because the losses are in a layer above this one. */
 export type PolicyGradient = (
   spec: PolicyLossSpec,
   inputs: PolicyLossInputs,
@@ -43,17 +43,17 @@ export type PolicyGradient = (
 ) => EntryGradients;
 
 export interface TfjsEngineOptions {
-  /** Needed for losses of kind 'policy', which this engine computes between two forward passes. */
+  /** Required for losses of kind 'policy', which this engine computes between two forward passes. */
   policyGradient?: PolicyGradient;
-  /** Most bytes of logits at a time; more head rows than that are computed twice, in chunks. */
+  /** Maximum number of bytes of logits at a time. If the head rows need more, they are computed twice, in chunks. */
   logitsBytes?: number;
-  /** Absent = AdamW. */
+  /** Default: AdamW. */
   optimizer?: OptimizerSpec | undefined;
 }
 
 /**
- * Loads tfjs and builds the engine on the device of `gpu`.
- * @param maxTokenLen rows of the largest batch. Throws an InputError when its attention scores would not fit a binding.
+ * Loads tfjs and creates the engine on the device of `gpu`.
+ * @param maxTokenLen most rows of a batch. Throws InputError if their attention scores would not fit a binding.
  */
 export async function createTfjsEngine(
   gpu: Gpu,
@@ -65,7 +65,7 @@ export async function createTfjsEngine(
   return new TfjsEngine(gpu, model, maxTokenLen, options, await loadTfjs(gpu));
 }
 
-/** Attention here is dense: [H, rows, rows] where one group fills the batch. */
+/** Attention here is dense: [H, rows, rows] if one group fills the batch. */
 function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: number): void {
   const limit = gpu.device.limits.maxStorageBufferBindingSize;
   if (H * rows * rows * 4 <= limit) return;
@@ -75,9 +75,9 @@ function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: numb
   );
 }
 
-/** How the gradient of one block gets from tfjs into the arena. */
+/** The way of a block's gradient from tfjs into the arena. */
 interface Route {
-  /** One buffer for all blocks in turn: its views are stable, as bind groups need, while tfjs's buffers change. */
+  /** One buffer for all blocks in turn. Its views are stable, which bind groups need, although tfjs's buffers change. */
   inbox: View;
   target: View;
 }
@@ -93,7 +93,7 @@ class TfjsEngine implements ModelEngine {
   readonly #optimizerSpec: OptimizerSpec | undefined;
   readonly #runtime: TfjsRuntime;
   readonly #blocks: Block[];
-  /** The arena and the RoPE table as tfjs sees them: shared, not copied. */
+  /** The arena and the RoPE table as tensors of tfjs: shared, not copied. */
   readonly #arena: Tensor;
   readonly #ropeTable: Tensor;
   #optimizer: Optimizer<GpuWeights> | undefined;
@@ -184,12 +184,12 @@ class TfjsEngine implements ModelEngine {
     if (loss.kind === 'nll') return { dLogProbs: loss.weights.map((w) => -w) };
     if (!this.#policyGradient)
       throw new Error('Engine "tfjs" was made without a policyGradient, so it cannot train with a policy loss.');
-    // A tape cannot wait for a read-back, so the forward pass runs once for the loss and once for its gradient.
+    // A tape cannot wait for a read-back, so the forward pass runs twice: once for the loss and once for its gradient.
     const { logProbs } = await this.logProbs(batch, { temperature });
     return this.#policyGradient(loss.spec, loss.inputs, logProbs, batch);
   }
 
-  /** Hands the GPU over to tfjs. */
+  /** Submits our commands before tfjs computes on a batch. Throws RangeError for a batch that is too large. */
   #begin({ tokens, positions, headRows, targets }: PackedBatch): void {
     if (tokens.length > this.#maxTokenLen)
       throw new RangeError(`A batch of ${tokens.length} rows came to an engine made for ${this.#maxTokenLen}.`);
@@ -204,7 +204,7 @@ class TfjsEngine implements ModelEngine {
     this.#lastSizes = sizes;
   }
 
-  /** The blocks of the arena as tensors, copied on the GPU since tfjs can share a buffer only from its start. */
+  /** Returns the blocks of the arena as tensors. They are copied on the GPU, because tfjs can share a buffer only from its start. */
   #weights(): Tensor[] {
     const { tf } = this.#runtime;
     return this.#blocks.map(({ label, offset, size, width }) => {
@@ -222,7 +222,7 @@ class TfjsEngine implements ModelEngine {
     return tfjsForward(pass, batch, temperature);
   }
 
-  /** Adds tfjs's gradients, one a block, to the arena of our optimizer. */
+  /** Adds tfjs's gradients, one per block, to the arena of our optimizer. */
   #accumulate(grads: Tensor[]): void {
     const routes = this.#ensureRoutes();
     this.#runtime.submit();
@@ -231,12 +231,12 @@ class TfjsEngine implements ModelEngine {
       this.#gpu.copy(this.#runtime.source(grads[i]), inbox, n * 4);
       addInto(this.#gpu, { x: inbox, y: target, n });
     });
-    // Before tfjs may reuse their buffers.
+    // Our reads must be submitted before tfjs reuses the buffers.
     this.#gpu.flush();
     this.#runtime.tf.dispose(grads);
   }
 
-  /** value [2E] */
+  /** Reads log-probs and entropies from value [2E]. */
   async #readOutputs(value: Tensor): Promise<TokenOutputs> {
     const data = (await value.data()) as Float32Array;
     value.dispose();

@@ -1,5 +1,6 @@
 /**
- * `webgrpo/tfjs` and the benchmark of peers use it. It adds a second engine by TensorFlow.js, which is loaded when such an engine is made.
+ * The package entry `webgrpo/tfjs`: a second engine by TensorFlow.js. The library is loaded when such an engine is created. Also used by
+ * the benchmark of peers.
  */
 
 export { loadTfjs, type Tf } from './backend.ts';

@@ -1,6 +1,6 @@
 /**
- * The forward pass in tfjs operations, written so that every gradient exists: no einsum, gatherND, tile or comparison
- * (theirs fail in tfjs 4.22). Weights are the blocks of the arena as they are: [in, out], q|k|v and gate|up fused.
+ * The forward pass in tfjs operations, restricted to those with a working gradient: in tfjs 4.22 those of einsum, gatherND, tile and
+ * comparisons fail. Weights are the blocks of the arena: [in, out], with q|k|v and gate|up fused.
  */
 
 import type { Tensor } from '@tensorflow/tfjs';
@@ -8,7 +8,7 @@ import type { ModelConfig } from '../../model/config.ts';
 import type { PackedBatch } from '../../model/engine.ts';
 import type { Tf } from './backend.ts';
 
-/** Groups are joined for attention up to this many rows: fewer dispatches, but work grows with the square. */
+/** Groups are joined for attention up to this many rows: fewer dispatches, but work grows with the square of the rows. */
 const ATTENTION_ROWS = 128;
 
 export interface TfjsPass {
@@ -16,10 +16,10 @@ export interface TfjsPass {
   config: ModelConfig;
   /** by block label */ weights: Map<string, Tensor>;
   /** [P, D] cos | sin */ ropeTable: Tensor;
-  /** Most bytes of logits at a time. */ logitsBytes: number;
+  /** Maximum number of bytes of logits at a time. */ logitsBytes: number;
 }
 
-/** Log-probs of the E entries, then their entropies. Returns [2E]. Call inside tidy or a gradient. */
+/** Returns [2E]: log-probs of the E entries, then their entropies. Call inside tidy or a gradient. */
 export function tfjsForward(pass: TfjsPass, batch: PackedBatch, temperature: number): Tensor {
   const { tf, config, weights } = pass;
   const rope = ropeOf(pass, batch.positions);
@@ -56,13 +56,13 @@ function layer(pass: TfjsPass, l: number, x: Tensor, rope: Rope, chunks: MaskedC
   return tf.add(xMid, plus(tf.matMul(act, w('wdown')!), w('bdown')));
 }
 
-/** Over the last axis. */
+/** Normalises over the last axis. */
 function rmsnorm({ tf, config }: TfjsPass, x: Tensor, weight: Tensor): Tensor {
   const meanSquare = tf.mean(tf.square(x), -1, true);
   return tf.mul(tf.mul(x, tf.rsqrt(tf.add(meanSquare, config.rmsNormEps))), weight);
 }
 
-/** qkv [N, (H + 2K) * D] to [N, H * D], groups apart. */
+/** Maps qkv [N, (H + 2K) * D] to [N, H * D]. Groups do not attend to each other. */
 function attention(pass: TfjsPass, qkv: Tensor, qkNorm: Tensor | undefined, rope: Rope, chunks: MaskedChunk[]): Tensor {
   const { tf, config } = pass;
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
@@ -86,7 +86,7 @@ function attendChunk({ tf, config }: TfjsPass, q: Tensor, k: Tensor, v: Tensor, 
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
   const n = chunk.end - chunk.start;
   const rows = (x: Tensor) => (n === x.shape[1] ? x : tf.slice(x, [0, chunk.start, 0], [-1, n, -1]));
-  // The H / K query heads of one key head follow each other, so they are rows of one product.
+  // The H / K query heads of one key head are adjacent, so they are rows of one product.
   const grouped = tf.reshape(rows(q), [K, (H / K) * n, D]);
   const scores = tf.reshape(tf.matMul(grouped, rows(k), false, true), [H, n, n]);
   const p = tf.softmax(tf.add(tf.mul(scores, 1 / Math.sqrt(D)), chunk.mask));
@@ -105,7 +105,7 @@ function ropeOf({ tf, ropeTable, config }: TfjsPass, positions: Uint32Array): Ro
   return { cos, sin };
 }
 
-/** hidden [R, C] to [2E], over so many rows at a time that their logits fit `logitsBytes`. */
+/** Maps hidden [R, C] to [2E], in chunks of rows whose logits fit `logitsBytes`. */
 function head(pass: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
   const { tf, weights, logitsBytes } = pass;
   const table = weights.get('head') ?? weights.get('embed')!;
@@ -133,7 +133,7 @@ function headChunks({ headRows, rowStart, rowEntries }: PackedBatch, maxRows: nu
   return chunks;
 }
 
-/** hidden [R, C], table [V, C] to [E, 2]: log-prob and entropy. */
+/** Maps hidden [R, C] and table [V, C] to [E, 2]: log-prob and entropy. */
 function headRows(
   tf: Tf,
   hidden: Tensor,
@@ -148,7 +148,7 @@ function headRows(
   return tf.concat([takeRows(tf, tf.reshape(logProbs, [-1, 1]), at), takeRows(tf, entropy, entryRow)], 1);
 }
 
-/** run(x, table), of which nothing but the result is kept: the way back computes it again. */
+/** Returns run(x, table) and keeps only the result. The backward pass computes the rest again. */
 function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor, table: Tensor): Tensor {
   const op = tf.customGrad((...args) => {
     const [a, b, save] = args as [Tensor, Tensor, (tensors: Tensor[]) => void];
@@ -161,7 +161,7 @@ function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor
   return op(x, table);
 }
 
-/** A gradient inside a backward pass: tfjs 4.22 drops the outer tape after it, which the outer pass still has to free. */
+/** Computes a gradient inside a backward pass. tfjs 4.22 drops the outer tape afterwards, but the outer pass still has to free it. */
 function keepTape<T>(tf: Tf, body: () => T): T {
   const { state } = tf.engine();
   const tape = state.activeTape;
@@ -173,21 +173,21 @@ function keepTape<T>(tf: Tf, body: () => T): T {
 }
 
 /**
- * table [n, C] to [index.length, C]. The gradient of tf.gather adds with atomics, in any order; so a row is gathered
- * once, and a one-hot product repeats it: the same bits every time.
+ * Gathers rows of table [n, C] to [index.length, C]. The gradient of tf.gather adds with atomics, in any order. To make it deterministic,
+ * each row is gathered once, and a one-hot product repeats it.
  */
 function takeRows(tf: Tf, table: Tensor, index: Uint32Array): Tensor {
   const distinct = Uint32Array.from(new Set(index)).sort();
   if (distinct.length === index.length) return tf.gather(table, tf.tensor1d(Int32Array.from(index), 'int32'));
   const rows = tf.gather(table, tf.tensor1d(Int32Array.from(distinct), 'int32'));
-  // tf.oneHot refuses a depth of 1.
+  // tf.oneHot throws for a depth of 1.
   if (distinct.length === 1) return tf.matMul(tf.ones([index.length, 1]), rows);
   const place = new Map(Array.from(distinct, (i, at) => [i, at]));
   const places = Int32Array.from(index, (i) => place.get(i)!);
   return tf.matMul(tf.oneHot(tf.tensor1d(places, 'int32'), distinct.length), rows);
 }
 
-/** Cuts the rows where a group ends, into chunks of up to ATTENTION_ROWS rows or one larger group. */
+/** Splits the rows at the ends of groups, into chunks of up to ATTENTION_ROWS rows or one larger group. */
 export function attentionChunks(ranges: Uint32Array): Chunk[] {
   const N = ranges.length / 4;
   const chunks: Chunk[] = [];
@@ -200,14 +200,14 @@ export function attentionChunks(ranges: Uint32Array): Chunk[] {
   return chunks;
 }
 
-/** All rows of a group have its prompt's start as prefixStart. */
+/** Returns the end of a group, whose rows all have its prompt's start as prefixStart. */
 function groupEnd(ranges: Uint32Array, start: number): number {
   let end = start + 1;
   while (end * 4 < ranges.length && ranges[end * 4] === start) end++;
   return end;
 }
 
-/** [1, n, n]: 0 where a row attends, in its two ranges; -1e9 elsewhere. */
+/** Returns [1, n, n]: 0 where a row attends, in its two ranges; -1e9 elsewhere. */
 function maskOf(tf: Tf, ranges: Uint32Array, { start, end }: Chunk): Tensor {
   const n = end - start;
   const mask = new Float32Array(n * n).fill(-1e9);

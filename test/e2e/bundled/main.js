@@ -1,4 +1,4 @@
-/** A user's own project: two GRPO steps of a fresh model from nothing but the installed package, in this thread (?local) or a worker. */
+/** A user's own project: two GRPO steps of a new model using only the installed package, in this thread (?local) or a worker. */
 
 import {
   createLocalEngine,
@@ -19,7 +19,7 @@ async function run() {
     model: { path: 'in memory' },
     data: { trainBatchSize: 2, maxPromptLength: 96, maxResponseLength: 12, valMaxSamples: 2 },
     rollout: { n: 2, maxNumSeqs: 4 },
-    // A fresh model's tries all score 0: what could not move it is computed all the same, so that there is an entropy to look at.
+    // All tries of a new model score 0. Samples that cannot change the policy are computed anyway, so that there is an entropy to check.
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, skipZeroAdvantages: false },
     trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
   });
@@ -41,12 +41,12 @@ async function run() {
     tokenizerJson: tokenizer,
     tokenizerConfigJson: tokenizerConfig,
   };
-  // The bundler's own way to a worker stands in place of this word.
+  // The test replaces this word by the bundler's own way to start a worker.
   const engine =
     location.search === '?local' ? await createLocalEngine(spec) : await createRemoteEngine(NEW_WORKER, spec);
   const { history } = await new GrpoTrainer({ config, task: gsm8kToolTask(), engine }).fit();
   await engine.destroy();
-  // Never served: the server answers with the page, as development servers do.
+  // No such folder is served, so the server answers with the page, like development servers do.
   const refused = await fetchCheckpoint('/no-such-folder').catch((error) => error.message);
   return { entropies: history.map((metrics) => metrics['actor/entropy']), refused };
 }

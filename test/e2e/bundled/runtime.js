@@ -1,4 +1,7 @@
-/** One GRPO step of the shipped model outside a browser; prints the adapter, the norm of the gradient and how far rollout and trainer differ. */
+/**
+ * Runs one GRPO step of the shipped model outside a browser. Prints the adapter, the norm of the gradient, and the difference between
+ * rollout and trainer.
+ */
 
 import { createLocalEngine, engineSizes, GrpoTrainer, gsm8kToolTask, resolveTrainConfig } from 'webgrpo';
 import { gsm8kTool } from 'webgrpo/checkpoints';

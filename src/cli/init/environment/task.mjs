@@ -1,15 +1,15 @@
-// An environment is a state that a sample's tools and turns share: docs/guides/environments.md of webgrpo says what else it may have.
+// An environment is a state that a sample's tools and turns share. docs/guides/environments.md of webgrpo describes its other parts.
 
-/** Answers that a sample may give. */
+/** Number of answers that a sample can give. */
 const TRIES = 2;
 
 /**
- * What `defineEnvironment` of webgrpo/tasks makes, written out, so that the test needs nothing installed.
+ * An environment as `defineEnvironment` of webgrpo/tasks returns it. It is written out here so that the test needs no package.
  * @type {import('webgrpo/tasks').Environment}
  */
 export const bookshop = {
   name: 'bookshop',
-  // The state of one sample, and the text that the model reads first.
+  // Returns the state of one sample, and the text that the model reads first.
   reset({ id, answer }) {
     const [a, b] = id.split('+');
     return {
@@ -30,7 +30,7 @@ export const bookshop = {
       },
     },
   ],
-  // A turn that calls no tool is an answer: the first one that is right ends the sample, and is worth less the later it comes.
+  // Called after a turn without a tool call, which is an answer. The first right answer ends the sample; later ones are worth less.
   step(text, context) {
     const state = /** @type {any} */ (context.state);
     state.tries++;
@@ -43,12 +43,12 @@ export const bookshop = {
 /** @param {number} a @param {number} b */
 const problem = (a, b) => ({
   id: `${a}+${b}`,
-  messages: [{ role: /** @type {const} */ ('user'), content: '' }], // the first observation is all that is said
+  messages: [{ role: /** @type {const} */ ('user'), content: '' }], // empty, because the first observation is the prompt
   answer: `${a + b}`,
 });
 
 const sums = Array.from({ length: 1600 }, (_, i) => ({ a: 3 + (i % 40), b: 3 + Math.floor(i / 40) }));
-// Every fifth sum is held out: none of them is ever trained on.
+// Every fifth sum is held out and never trained on.
 const training = sums.filter(({ a, b }) => (a + b) % 5 !== 0).map(({ a, b }) => problem(a, b));
 const heldOut = sums.filter(({ a, b }) => (a + b) % 5 === 0).map(({ a, b }) => problem(a, b));
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import task, { bookshop } from './task.mjs';
 
-/** What a run tells beside the problem. @type {any} */
+/** The part of a run's context that the environment does not use. @type {any} */
 const context = {};
 const start = async () => {
   const problem = await task.train(0, 1);

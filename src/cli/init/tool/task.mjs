@@ -1,4 +1,4 @@
-// A task is problems, tools and a reward: docs/guides/tasks.md of webgrpo says what else it may have.
+// A task has problems, tools and a reward. docs/guides/tasks.md of webgrpo describes its other parts.
 
 /** @param {number} a @param {number} b */
 const problem = (a, b) => ({
@@ -10,12 +10,12 @@ const problem = (a, b) => ({
 });
 
 const sums = Array.from({ length: 1600 }, (_, i) => ({ a: 3 + (i % 40), b: 3 + Math.floor(i / 40) }));
-// Every fifth sum is held out: none of them is ever trained on.
+// Every fifth sum is held out and never trained on.
 const training = sums.filter(({ a, b }) => (a + b) % 5 !== 0).map(({ a, b }) => problem(a, b));
 const heldOut = sums.filter(({ a, b }) => (a + b) % 5 === 0).map(({ a, b }) => problem(a, b));
 
 /**
- * What the model may call; it reads what `execute` returns, or the message of what it throws.
+ * A tool that the model can call. The model reads what `execute` returns, or the message of an error that it throws.
  * @type {import('webgrpo').Tool}
  */
 export const calculator = {

@@ -1,4 +1,4 @@
-/** What a request is refused with, in the shape of OpenAI's errors. */
+/** The error that refuses a request, in the shape of OpenAI's errors. */
 
 import { InputError } from '../../../errors.ts';
 
@@ -20,16 +20,16 @@ const TYPES: Record<number, string> = {
   503: 'server_error',
 };
 
-/** A request that cannot be served: `status` as over HTTP, `param` and `code` as OpenAI has them. */
+/** A request that cannot be served. `status` is the HTTP status; `param` and `code` are as in OpenAI's API. */
 export class ApiError extends InputError {
   override name = 'ApiError';
   /** HTTP status code. */
   readonly status: number;
-  /** OpenAI's word for the status. */
+  /** OpenAI's error type for the status. */
   readonly type: string;
-  /** The parameter that it is about. */
+  /** The parameter that the error is about. */
   readonly param: string | null;
-  /** OpenAI's code, where it has one. */
+  /** OpenAI's code; null if OpenAI has none for this error. */
   readonly code: string | null;
 
   /** @param message what was found, what is allowed, what to do */
@@ -48,6 +48,6 @@ export class ApiError extends InputError {
   }
 }
 
-/** Refuses a parameter. */
+/** Throws an ApiError about a parameter. */
 export const refuse = (param: string, message: string, code: string | null = null): ApiError =>
   new ApiError(message, { param, code });

@@ -1,4 +1,4 @@
-/** The messages and tools of a request: checked, in one form, so that two of them can be compared. */
+/** Validates the messages and tools of a request and normalises them, so that two requests can be compared. */
 
 import * as v from 'valibot';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
@@ -13,7 +13,7 @@ export interface CalledTool {
   arguments: string;
 }
 
-/** A message in one form: content joined, `developer` as `system`, absent and null alike. */
+/** A normalised message: content is one string, `developer` becomes `system`, null counts as absent. */
 export interface ChatMessage {
   role: 'system' | 'user' | 'assistant' | 'tool';
   content: string;
@@ -79,7 +79,7 @@ const message = v.pipe(
 
 const MESSAGES = 'a list of at least one { role, content }';
 const LAST = "a list that ends with a user's or a tool's message, not an assistant's";
-/** The messages of a request, each in one form. */
+/** Schema of a request's messages; normalises each. */
 export const messagesSchema = v.pipe(
   v.array(message, MESSAGES),
   v.minLength(1, MESSAGES),
@@ -93,7 +93,7 @@ const SCHEMA = 'a JSON schema of type object, or nothing for a tool without argu
 const PROPERTIES = 'a schema by the name of each argument';
 const REQUIRED = 'a list of names that are among the properties';
 
-/** A schema with what our own checks read of it in one form; a property without a type of its own may be anything. */
+/** Normalises the keywords of a JSON schema that our checks read. A property without a type of its own accepts any value. */
 const parameters = v.pipe(
   v.custom<Record<string, unknown>>(
     (given) => isObject(given) && [undefined, 'object'].includes(given['type'] as string),
@@ -141,14 +141,14 @@ const tool = v.pipe(
 const runsElsewhere = () => Promise.reject(new Error('The caller runs the tools.'));
 
 const TOOLS = `a list of at most ${MAX_TOOLS}, no two of one name`;
-/** The tools of a request. */
+/** Schema of a request's tools. */
 export const toolsSchema = v.pipe(
   v.array(tool, TOOLS),
   v.maxLength(MAX_TOOLS, TOOLS),
   v.check((all) => new Set(all.map(({ name }) => name)).size === all.length, TOOLS),
 );
 
-/** True if two messages say the same: arguments of calls are compared as JSON, since clients write them again. */
+/** True if two messages are equal. Arguments of calls are compared as JSON, because clients serialise them again. */
 export const isSame = (a: ChatMessage, b: ChatMessage): boolean =>
   a.role === b.role && a.content === b.content && restOf(a) === restOf(b);
 
@@ -158,13 +158,16 @@ const restOf = ({ name, toolCallId, toolCalls = [] }: ChatMessage): string =>
 /** Returns JSON without white space; keys stay in their order. */
 const plain = (text: string): string => JSON.stringify(parseJson(text)) ?? text;
 
-/** The messages before the first reply: what the episodes of a group have in common. */
+/** Returns the messages before the first reply, which all episodes of a group share. */
 export function firstMessages(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const end = messages.findIndex(({ role }) => role === 'assistant');
   return end < 0 ? messages : messages.slice(0, end);
 }
 
-/** Returns the message as a chat template takes it; arguments as an object, but for keys that name a control token, which only a text can hide. */
+/**
+ * Returns the message in the form that chat templates take. Arguments become an object, unless a key names a control token: only text can
+ * hide those.
+ */
 export function templateMessage(
   { role, content, name, toolCalls, toolCallId }: ChatMessage,
   tokenizer: Pick<ChatTokenizer, 'namesControl'>,

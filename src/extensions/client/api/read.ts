@@ -1,22 +1,22 @@
-/** Reads JSON of a client by schemas of valibot whose messages say what is allowed. */
+/** Reads a client's JSON by valibot schemas whose messages state what is allowed. */
 
 import * as v from 'valibot';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { ApiError, refuse } from './apiError.ts';
 
-/** Reads a JSON object that has no keys but those of `entries`. Throws ApiError that names the first wrong key or value. */
+/** Reads a JSON object that has no keys except those of `entries`. Throws ApiError that names the first wrong key or value. */
 export function readBody<const E extends v.ObjectEntries>(entries: E, body: unknown) {
   if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}; give a JSON object.`);
   const known = Object.keys(entries);
   const other = Object.keys(body).find((key) => !known.includes(key));
   if (other !== undefined)
     throw refuse(other.slice(0, 64), `${shown(other)} is not served; known are ${known.join(', ')}.`);
-  // A missing value is undefined to its own schema, which says better what is allowed than the object.
+  // A missing value is passed to its own schema as undefined: that schema's message states better what is allowed than the object's.
   const missing = Object.fromEntries(known.map((key) => [key, undefined]));
   return read(v.object(entries), { ...missing, ...body });
 }
 
-/** Throws ApiError that names the first place where `given` is not what the schema allows. */
+/** Returns `given` as the schema parses it. Throws ApiError that names the first place that the schema does not allow. */
 export function read<T>(schema: v.GenericSchema<unknown, T>, given: unknown): T {
   const result = v.safeParse(schema, given, { abortEarly: true });
   if (result.success) return result.output;
@@ -26,26 +26,26 @@ export function read<T>(schema: v.GenericSchema<unknown, T>, given: unknown): T 
   throw refuse(at, `${at} is ${shown(path.at(-1)?.value)}; allowed: ${message}.`);
 }
 
-/** Returns a found value as a sentence shows it. */
+/** Returns a value in the form that an error message quotes. */
 function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}...` : value);
   if (Array.isArray(value)) return `a list of ${value.length}`;
   return typeof value === 'object' && value !== null ? 'an object' : String(value);
 }
 
-/** A number of a range. */
+/** Schema of a number in a range. */
 export const between = (low: number, high: number, words = `a number from ${low} to ${high}`) =>
   v.pipe(v.number(words), v.minValue(low, words), v.maxValue(high, words));
 
-/** A whole number of a range. */
+/** Schema of a whole number in a range. */
 export const whole = (low: number, high: number, words = `a whole number from ${low} to ${high}`) =>
   v.pipe(between(low, high, words), v.integer(words));
 
-/** A text of at most `most` characters. */
+/** Schema of a text of at most `most` characters. */
 export const text = (words = 'a text of at most 512 characters', most = 512) =>
   v.pipe(v.string(words), v.maxLength(most, words));
 
-/** An object whose [key, value] pairs `pair` allows, at most `most` of them. */
+/** Schema of an object with at most `most` entries, each a [key, value] pair that `pair` allows. */
 export const recordOf = <T>(pair: v.GenericSchema<unknown, [unknown, T]>, most: number, words: string) => {
   const pairs = v.pipe(v.array(pair), v.maxLength(most));
   return v.custom<Readonly<Record<string, T>>>((given) => isObject(given) && v.is(pairs, Object.entries(given)), words);

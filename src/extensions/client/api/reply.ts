@@ -1,4 +1,4 @@
-/** From what the model drew to a completion in OpenAI's shape, whole or in chunks. */
+/** Converts the model's tokens to a completion in OpenAI's shape, complete or in chunks. */
 
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
 import { turnText } from '../../../rollout/agent/turnText.ts';
@@ -18,30 +18,30 @@ import type {
 } from './shapes.ts';
 
 export interface ReadReply {
-  /** Without the calls. */
+  /** The reply's text without its calls. */
   content: string;
   calls: CalledTool[];
   finishReason: FinishReason;
-  /** Calls that could not be read; the text is then left as it is. */
+  /** Number of calls that could not be parsed. If there are any, the text keeps all calls. */
   unreadable: number;
 }
 
-/** One call that was answered. */
+/** One answered call. */
 export interface Answer {
   generation: Generation;
   reply: ReadReply;
-  /** The whole context that it was drawn after. */
+  /** All context tokens before the reply. */
   contextIds: Uint32Array;
 }
 
-/** Where the calls of a text begin. The formats that write them with control tokens have nothing before them to show. */
+/** Returns the index in the text at which its calls start. For formats that mark calls with control tokens, no text marks a start. */
 export function callsStart(text: string, { callFormat }: ToolParser): number {
   const at = text.indexOf('<tool_call>');
   if (callFormat === 'llama3_json' || callFormat === undefined) return 0;
   return at < 0 ? text.length : at;
 }
 
-/** Reads the calls of a reply. One that cannot be read leaves the whole reply text, as the model wrote it. */
+/** Parses the calls of a reply. If one cannot be parsed, the full text is kept as the model wrote it. */
 export function readReply(
   tokenizer: ChatTokenizer,
   { tokenIds, stopReason, stopString }: Generation,
@@ -62,21 +62,22 @@ export function readReply(
   return { content: text.slice(0, callsStart(text, parser)).trimEnd(), calls, finishReason: 'tool_calls', unreadable };
 }
 
-/** Without the token that ended the turn. */
+/** Returns the tokens without the one that ended the turn. */
 const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason']): Uint32Array =>
   stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
 
 /** 24 hexadecimal digits. */
 export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
 
+/** Converts a parsed call to OpenAI's shape. */
 export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallShape => {
   return { id, type: 'function', function: { name, arguments: args } };
 };
 
-/** What every object of a completion begins with. */
+/** Fields that every object of a completion starts with. */
 export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
 
-/** Returns a whole completion. */
+/** Returns a complete completion. */
 export function completionOf(
   head: Head,
   tokenizer: ChatTokenizer,
@@ -102,12 +103,13 @@ export function completionOf(
   };
 }
 
-/** Returns the number of tokens of a call. */
+/** Returns the token counts of a call. */
 export function usageOf({ contextIds, generation }: Answer): Usage {
   const [prompt, completion] = [contextIds.length, generation.tokenIds.length];
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
+/** Returns one chunk of a streamed completion. */
 export function chunkOf(
   head: Head,
   delta: ChunkDelta,
@@ -117,7 +119,7 @@ export function chunkOf(
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 
-/** Returns the log-probs of the drawn tokens without the end token; null if the request asks for none. */
+/** Returns the log-probs of the sampled tokens without the end token; null if the request does not ask for log-probs. */
 export function logprobsOf(
   tokenizer: ChatTokenizer,
   { logprobs }: CallRequest,

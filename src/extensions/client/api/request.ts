@@ -1,4 +1,4 @@
-/** Reads the parameters of `chat.completions.create`: what is served, and one clear error for all else. */
+/** Reads the parameters of `chat.completions.create`. A parameter that is not served ends in an error that says so. */
 
 import * as v from 'valibot';
 import type { Tool } from '../../../tasks/tool.ts';
@@ -8,30 +8,30 @@ import { ApiError, refuse } from './apiError.ts';
 import { type ChatMessage, messagesSchema, toolsSchema } from './messages.ts';
 import { between, readBody, recordOf, text, whole } from './read.ts';
 
-/** What of a run its requests are read against. */
+/** Properties of a run that its requests are validated against. */
 export interface ServedModel {
-  /** What requests may name as their model. */
+  /** The model name that requests can give. */
   name: string;
   temperature: number;
   vocabSize: number;
-  /** End tokens, which stop every reply. */
+  /** Number of end tokens; each of them stops every reply. */
   eosTokens: number;
 }
 
 export interface CallRequest {
   messages: ChatMessage[];
   tools: Tool[];
-  /** Equal for equal tools. */
+  /** Key of the tools: equal for equal tools. */
   toolsKey: string;
-  /** False: tool_choice none, calls are text. */
+  /** False for tool_choice: none. Calls in the reply then stay text. */
   parse: boolean;
   stream: boolean;
   includeUsage: boolean;
   logprobs: boolean;
   returnTokenIds: boolean;
-  /** Replaces the random key of the episode: equal seed, context and weights draw equal tokens. */
+  /** Replaces the random key of the episode. Equal seed, context and weights sample equal tokens. */
   seed: number | undefined;
-  /** What the request asks of the sampler beside the run's own settings; `maxNewTokens` only where it is given. */
+  /** Sampling parameters of the request, which override the run's. `maxNewTokens` is set only if the request sets it. */
   sampling: Partial<SamplingParams>;
   metadata: Readonly<Record<string, string>>;
   user: string | undefined;
@@ -39,7 +39,7 @@ export interface CallRequest {
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_STOPS = 16;
-/** What the sampler returns at a place. */
+/** Maximum number of alternatives that the sampler returns per token. */
 const MAX_TOP_LOGPROBS = 8;
 
 const flag = v.boolean('true or false');
@@ -56,7 +56,7 @@ const stop = v.pipe(
 const OPTIONS = '{ include_usage: true or false }';
 const FORMAT = '{ type: "text" }; JSON is constrained in tool calls alone';
 
-/** Schemas of every parameter but `messages` and `tools`. */
+/** Returns the schemas of every parameter except `messages` and `tools`. */
 function parameters(vocabSize: number, mostStops: number) {
   const tokenId = whole(0, vocabSize - 1);
   const bias = `an object of at most 64 numbers from -100 to 100, by token ids from 0 to ${vocabSize - 1}`;
@@ -94,7 +94,7 @@ function parameters(vocabSize: number, mostStops: number) {
       min_tokens: whole(0, MAX_TOKENS),
       include_stop_str_in_output: flag,
       return_token_ids: flag,
-      // Served in one way alone: any other value would have to be ignored.
+      // Only one value of each is served. Any other would have to be ignored.
       n: only([1], 'a trajectory has one reply at a time: make a client for each sample'),
       tool_choice: only(['auto', 'none'], 'a reply is drawn freely, so no call can be forced'),
       parallel_tool_calls: v.literal(true, 'true; the model decides how many calls it makes'),
@@ -106,7 +106,7 @@ function parameters(vocabSize: number, mostStops: number) {
   ).entries;
 }
 
-/** Throws ApiError that names the first parameter that is wrong, unknown or not served. */
+/** Returns the request. Throws ApiError that names the first parameter that is wrong, unknown or not served. */
 export function readRequest(body: unknown, model: ServedModel): CallRequest {
   const { vocabSize, eosTokens } = model;
   const entries = {
@@ -132,7 +132,7 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
     sampling: withoutNull({
       maxNewTokens: given.max_completion_tokens ?? given.max_tokens,
       topP: given.top_p,
-      topK: given.top_k === -1 ? 0 : given.top_k, // vLLM's -1 = off
+      topK: given.top_k === -1 ? 0 : given.top_k, // in vLLM, -1 means off
       minP: given.min_p,
       repetitionPenalty: given.repetition_penalty,
       presencePenalty: given.presence_penalty,
@@ -149,7 +149,7 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
   };
 }
 
-/** Leaves out null and undefined, which count as absent. */
+/** Returns the object without null and undefined values, which count as absent. */
 const withoutNull = <T extends object>(given: T) =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== undefined)) as {
     [K in keyof T]?: NonNullable<T[K]>;

@@ -1,21 +1,21 @@
-/** Checks the reward that an episode is given. */
+/** Validates the reward that a client gives to an episode. */
 
 import * as v from 'valibot';
 import { LARGEST_REWARD } from '../../../grpo/generate/score.ts';
 import type { Reward } from '../../../tasks/task.ts';
 import { between, read, recordOf } from './read.ts';
 
-/** What a reward says beside its number. */
+/** Optional parts of a reward, in addition to its number. */
 export interface RewardOptions {
-  /** The outcome alone, 1 = right, 0 = wrong; absent = not known. */
+  /** The outcome alone: 1 = right, 0 = wrong. Undefined if unknown. */
   acc?: number;
-  /** Rewards of its replies, one each, in the order in which they were given: part of the score, for advEstimator turn_loo. */
+  /** Rewards of the episode's replies, one per reply in the order of the replies. They are part of the score, for advEstimator turn_loo. */
   turns?: readonly number[];
-  /** Further numbers (metrics tell their mean) and texts (logged with the rollouts), by name. */
+  /** More numbers (metrics report their mean) and texts (logged with the rollouts), by name. */
   extra?: Readonly<Record<string, number | string>>;
 }
 
-/** A row of an episode: the replies that were drawn in it are trained. */
+/** A row of an episode. Only the replies that were sampled in the row are trained. */
 interface RewardedRow {
   sequence: { ownReplies: readonly { call?: number }[] };
 }
@@ -37,7 +37,7 @@ const SCHEMA = {
   ),
 };
 
-/** Throws ApiError for what cannot be trained on. */
+/** Returns the reward. Throws ApiError if training cannot use it. */
 export function readReward(reward: unknown, options: object, rows: readonly RewardedRow[]): Reward {
   const calls = rows.flatMap(({ sequence }) => sequence.ownReplies.map(({ call }) => call ?? 0));
   const each = `a finite number for each of the ${calls.length} replies`;
@@ -55,8 +55,8 @@ export function readReward(reward: unknown, options: object, rows: readonly Rewa
   };
 }
 
-/** The rewards of the replies in the order of the rows, which forks make another than that of the calls. */
+/** Sorts the rewards of replies from the order of the calls into the order of the rows. The two differ if the episode has forks. */
 function inRows(turns: readonly number[], calls: readonly number[]): number[] {
-  const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // stable: older checkpoints have no numbers
+  const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // the sort is stable, and older checkpoints have no numbers
   return calls.map((_, row) => turns[inOrder.indexOf(row)]);
 }

@@ -1,13 +1,13 @@
 /**
- * The shapes of OpenAI's Chat Completions API that a client of ours takes and gives, so that code and types written against
- * the `openai` package fit. Only what is served is here; request.ts says what is refused, and why.
+ * Request and response types of OpenAI's Chat Completions API. Code and types written for the `openai` package fit them. Only served fields
+ * are listed; request.ts lists what is refused, and why.
  */
 
-/** A call of a tool, as a reply has it. */
+/** A tool call in a reply. */
 export interface ToolCallShape {
-  /** What a tool message answers it by. */
+  /** Id that the tool message with the result must name. */
   id: string;
-  /** The only type there is. */
+  /** The only allowed value. */
   type: 'function';
   /** `arguments` is JSON text. */
   function: { name: string; arguments: string };
@@ -23,39 +23,39 @@ export type MessageShape =
 
 /** A tool that the model may call. */
 export interface ToolShape {
-  /** The only type there is. */
+  /** The only allowed value. */
   type: 'function';
-  /** `parameters` is a JSON schema of type object; absent = no arguments. */
+  /** `parameters` is a JSON schema of type object. Undefined if the tool has no arguments. */
   function: { name: string; description?: string; parameters?: Record<string, unknown>; strict?: boolean | null };
 }
 
-/** `chat.completions.create`: OpenAI's parameters, then vLLM's further ones. Null is as absent. */
+/** Parameters of `chat.completions.create`: OpenAI's, then vLLM's additional ones. Null counts as absent. */
 export interface CompletionParams {
   /** The conversation, at least one message. */
   messages: readonly MessageShape[];
-  /** Anything by `Learner.client`; over HTTP the run's name. */
+  /** Any name for `Learner.client`; over HTTP, the run's name. */
   model?: string;
-  /** What the model may call; absent = nothing. */
+  /** Tools that the model can call. Default: none. */
   tools?: readonly ToolShape[] | null;
   /** 'none' = calls in the reply stay text. */
   tool_choice?: 'auto' | 'none' | null;
-  /** Only the run's (rollout.temperature), which the trainer divides every logit by. */
+  /** Must be the run's rollout.temperature, because the trainer divides every logit by that. */
   temperature?: number | null;
-  /** Keep the smallest set whose mass reaches it, 0 to 1. */
+  /** Keeps the smallest set of tokens whose probability mass reaches this value, 0 to 1. */
   top_p?: number | null;
-  /** Tokens of the reply at most; never more than the context has room for. */
+  /** Maximum number of tokens of the reply. The space left in the context is a second limit. */
   max_completion_tokens?: number | null;
   /** The older name of `max_completion_tokens`. */
   max_tokens?: number | null;
   /** Texts that end the reply. */
   stop?: string | readonly string[] | null;
-  /** Draws by this seed instead of the run's. */
+  /** Samples with this seed instead of the run's. */
   seed?: number | null;
-  /** Only 1: each try is an episode of its own. */
+  /** Must be 1: every sample is an episode of its own. */
   n?: number | null;
-  /** Answer with the log-prob of each token. */
+  /** True to return the log-prob of each token. */
   logprobs?: boolean | null;
-  /** With the likeliest tokens at each place, 0 to 8. */
+  /** Number of most likely tokens to return at each position, 0 to 8. */
   top_logprobs?: number | null;
   /** Same as SamplingParams.presencePenalty. */
   presence_penalty?: number | null;
@@ -63,52 +63,52 @@ export interface CompletionParams {
   frequency_penalty?: number | null;
   /** Added to the logit of a token, by its id. */
   logit_bias?: Record<string, number> | null;
-  /** Answer in chunks. */
+  /** True to return the reply in chunks. */
   stream?: boolean | null;
-  /** `include_usage`: the last chunk counts the tokens. */
+  /** With `include_usage`, the last chunk has the token counts. */
   stream_options?: { include_usage?: boolean } | null;
-  /** Over HTTP it keeps the conversations of users apart. */
+  /** Over HTTP, requests of different users never share a conversation. */
   user?: string | null;
   /** Over HTTP `group` and `trajectory` name the episode. */
   metadata?: Record<string, string> | null;
-  /** vLLM's: keep the k most likely. */
+  /** vLLM's: keeps only the k most likely tokens. */
   top_k?: number | null;
-  /** vLLM's: keep tokens with p >= min_p * max p. */
+  /** vLLM's: keeps only tokens with p >= min_p * max p. */
   min_p?: number | null;
-  /** vLLM's: as SamplingParams.repetitionPenalty. */
+  /** vLLM's: same as SamplingParams.repetitionPenalty. */
   repetition_penalty?: number | null;
-  /** vLLM's: tokens before the reply may end. */
+  /** vLLM's: least number of tokens before the reply can end. */
   min_tokens?: number | null;
   /** vLLM's: tokens that end the reply. */
   stop_token_ids?: readonly number[] | null;
   /** vLLM's: keeps the stop string in the text. */
   include_stop_str_in_output?: boolean | null;
-  /** vLLM's: answer with the ids of context and reply. */
+  /** vLLM's: returns the token ids of context and reply. */
   return_token_ids?: boolean | null;
 }
 
 /** A token with its log-prob. */
 export interface TokenLogprob {
-  /** Its text. */
+  /** The token's text. */
   token: string;
-  /** Natural log, over the whole vocabulary at the run's temperature. */
+  /** Natural log-prob, over the full vocabulary at the run's temperature. */
   logprob: number;
-  /** UTF-8; null for a token that is part of a character. */
+  /** UTF-8 bytes of the text; null if the token is only part of a character. */
   bytes: number[] | null;
 }
 
 /** Log-probs of a reply. */
 export interface Logprobs {
-  /** One entry a token. */
+  /** One entry per token. */
   content: (TokenLogprob & { top_logprobs: TokenLogprob[] })[];
-  /** There are none here. */
+  /** Always null: refusals are not supported. */
   refusal: null;
 }
 
-/** Why a reply ended. */
+/** Reason why a reply ended. */
 export type FinishReason = 'stop' | 'length' | 'tool_calls';
 
-/** Tokens of a call. */
+/** Token counts of a call. */
 export interface Usage {
   /** Tokens of the context, including tool outputs and earlier replies. */
   prompt_tokens: number;
@@ -119,21 +119,21 @@ export interface Usage {
 }
 
 interface Head {
-  /** Names the trajectory: a reward may be given by it. */
+  /** Id of the completion, which contains the trajectory's. A reward can name the trajectory by it. */
   id: string;
   /** Unix seconds. */
   created: number;
   /** The run's name. */
   model: string;
-  /** The training step whose weights were newest when it was made. */
+  /** Training step of the newest weights when the completion was created. */
   system_fingerprint: string;
 }
 
-/** An answer. */
+/** A complete answer. */
 export interface ChatCompletion extends Head {
-  /** Tells it from a chunk. */
+  /** Distinguishes an answer from a chunk. */
   object: 'chat.completion';
-  /** One. */
+  /** Always exactly one. */
   choices: {
     index: number;
     message: { role: 'assistant'; content: string | null; refusal: null; tool_calls?: ToolCallShape[] };
@@ -142,27 +142,27 @@ export interface ChatCompletion extends Head {
     /** vLLM's; only with `return_token_ids`. */
     token_ids?: number[];
   }[];
-  /** Its tokens. */
+  /** Token counts of the call. */
   usage: Usage;
-  /** vLLM's: the whole context, tool outputs and earlier replies included; only with `return_token_ids`. */
+  /** vLLM's: all context tokens, including tool outputs and earlier replies. Only with `return_token_ids`. */
   prompt_token_ids?: number[];
 }
 
-/** What a chunk adds. */
+/** The part of a reply that a chunk adds. */
 export interface ChunkDelta {
-  /** In the first chunk. */
+  /** Set in the first chunk. */
   role?: 'assistant';
-  /** Text that follows. */
+  /** The next piece of text. */
   content?: string | null;
-  /** Calls, as they are known. */
+  /** Tool calls, once they are known. */
   tool_calls?: (ToolCallShape & { index: number })[];
 }
 
-/** A part of an answer. */
+/** One chunk of an answer. */
 export interface ChatCompletionChunk extends Head {
-  /** Tells it from an answer. */
+  /** Distinguishes a chunk from a complete answer. */
   object: 'chat.completion.chunk';
-  /** One. */
+  /** Always exactly one. */
   choices: { index: number; delta: ChunkDelta; logprobs?: Logprobs | null; finish_reason: FinishReason | null }[];
   /** Set in the last chunk if `stream_options.include_usage` is set. */
   usage?: Usage | null;

@@ -1,22 +1,23 @@
-/** Text of a reply while it is drawn, and the channel that its chunks go through. */
+/** Returns the visible text of a reply while it is being sampled, and provides the channel for its chunks. */
 
 import { heldBack } from '../../../rollout/decode/stopStrings.ts';
 import type { ToolParser } from '../../../rollout/tools/parser.ts';
 import { callsStart } from './reply.ts';
 
 /**
- * Returns what may be shown of a reply's text so far: without what may turn out to be part of a character, of a stop string or of a call.
- * @param parser reads the calls that the text may hold; undefined = there are none
+ * Returns the part of a reply's text that can be shown so far. A tail that can become part of a character, a stop string or a call is held
+ * back.
+ * @param parser parses calls in the text; undefined if the reply can have none
  */
 export function shownText(drawn: string, stop: readonly string[], parser: ToolParser | undefined): string {
   const text = drawn.replace(/\uFFFD+$/, '');
   const ends = stop.map((one) => text.indexOf(one)).filter((at) => at >= 0);
   const free = text.slice(0, Math.min(text.length, ...ends, parser ? callsStart(text, parser) : Infinity));
   const known = free.slice(0, free.length - heldBack(free, parser ? [...stop, '<tool_call>'] : stop));
-  return parser ? known.trimEnd() : known; // white space before a call is no part of the content
+  return parser ? known.trimEnd() : known; // white space before a call is not part of the content
 }
 
-/** A list that is read while it is written. */
+/** A list that can be read while items are still added. */
 export class Channel<T> {
   readonly #items: T[] = [];
   #end: { error?: unknown } | undefined;
@@ -27,13 +28,13 @@ export class Channel<T> {
     this.#wake();
   }
 
-  /** @param failure its `error` is thrown to the reader, after the items before it */
+  /** Ends the list. @param failure its `error` is thrown to the reader after the items before it */
   end(failure: { error?: unknown } = {}): void {
     this.#end = failure;
     this.#wake();
   }
 
-  /** Reads to the end, once. Calls `onLeave` then, and when the reader stops before. */
+  /** Yields items until the end, for one reader. Calls `onLeave` at the end, or when the reader stops earlier. */
   async *read(onLeave: () => void): AsyncGenerator<T, undefined> {
     try {
       while (this.#items.length > 0 || !this.#end) {

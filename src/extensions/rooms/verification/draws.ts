@@ -1,4 +1,7 @@
-/** Checks whether each drawn token is the draw of its key: teacher-forced logits of many samples at once, by version of the weights. */
+/**
+ * Checks whether each sampled token is the one that its random key selects. Computes teacher-forced logits of many samples at the same
+ * time, by weight version.
+ */
 
 import type { DrawBounds, ModelEngine } from '../../../model/engine.ts';
 import { uniformAt } from '../../../model/random.ts';
@@ -6,22 +9,22 @@ import type { Trajectory } from '../../../rollout/types.ts';
 import { packMiniBatch } from '../../../grpo/update/batch.ts';
 import { type DrawCheck, Rejection, type Tolerance } from './types.ts';
 
-/** A sample whose draws are to be checked. */
+/** A sample whose tokens are to be checked. */
 export interface DrawnSample {
   group: number;
   key: readonly [number, number];
   trajectory: Trajectory & Required<Pick<Trajectory, 'weightVersions'>>;
 }
 
-/** The part of an engine that is asked. */
+/** The part of an engine that the check uses. */
 export type CheckingModel = Required<Pick<ModelEngine, 'drawBounds'>>;
 
-/** [T] what the weights say of each token; NaN where none was asked. */
+/** [T] bounds of each token under the weights; NaN for tokens without a check. */
 type TokenBounds = { [K in keyof DrawBounds]: Float32Array };
 
 /**
- * The bounds of all drawn tokens, one entry a sample: each version's tokens in batches of at most `maxTokenLen` rows. A version
- * that `weightsOf` does not have leaves NaN.
+ * Returns the bounds of all sampled tokens, one entry per sample. Tokens of one version are computed in batches of at most `maxTokenLen`
+ * rows. If `weightsOf` lacks a version, its tokens stay NaN.
  */
 export async function drawBounds(
   samples: readonly DrawnSample[],
@@ -53,12 +56,12 @@ export async function drawBounds(
   return bounds;
 }
 
-/** Versions that drew tokens of a sample. */
+/** Returns the weight versions that sampled tokens of the sample. */
 const versionsOf = ({ mask, weightVersions }: DrawnSample['trajectory']): number[] => [
   ...new Set(weightVersions.filter((_, t) => mask[t] === 1)),
 ];
 
-/** Compares what is claimed with the bounds. `rejection` = the first thing that is wrong, undefined = nothing is. */
+/** Compares the claim with the bounds. `rejection` is the first error found; undefined if the claim is right. */
 export function checkDraws(
   { key, trajectory }: DrawnSample,
   bounds: TokenBounds,
@@ -91,14 +94,14 @@ export function checkDraws(
   return { check, rejection: new Rejection(reason, detail) };
 }
 
-/** Mass between u and the interval that draws the token, at least 2^-24 outside of it; 0 = it is the sampler's very draw. */
+/** Returns the probability mass between u and the interval that selects the token: 0 if u is inside, otherwise at least 2^-24. */
 function drawDistance(u: number, { below, through, total }: TokenBounds, t: number): number {
   const goal = Math.fround(u * total[t]);
   if (below[t] <= goal && goal < through[t]) return 0;
   return Math.max(below[t] - goal, goal - through[t], 2 ** -24) / total[t];
 }
 
-/** Other weights show in the log-probs before they show in a draw, or in most of both. */
+/** Returns the reason for a rejection. Wrong weights usually change log-probs before they change a token, or change most of both. */
 function reasonOf({ tokens, wrongDraws, wrongLogProbs }: DrawCheck, firstDraw: number, firstLogProb: number) {
   if (wrongDraws === 0) return wrongLogProbs > 0 ? ('forged log-probs' as const) : undefined;
   const most = Math.min(wrongDraws, wrongLogProbs) > tokens / 2;

@@ -1,4 +1,4 @@
-/** Checks whether a sample that came from elsewhere has the form of one. */
+/** Checks the form of a sample from another machine. */
 
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { findFault, SAMPLE_REQUIRED } from '../../../rollout/tokenLog.ts';
@@ -6,7 +6,10 @@ import type { TrainConfig } from '../../../grpo/config/types.ts';
 import type { Sample } from '../../../grpo/update/batch.ts';
 import { Rejection, type SampleClaim } from './types.ts';
 
-/** Throws Rejection: what passes can be read without a look at its types, and is no larger than a sample may be. */
+/**
+ * Throws Rejection if a field has the wrong type or the sample is larger than it can be. A sample that passes can be read without type
+ * checks.
+ */
 export function expectWellFormed(
   sample: Sample,
   claim: SampleClaim,

@@ -1,6 +1,6 @@
 /**
- * Runs a sample's agent loop again with an engine that says the claimed turns: prompt, tool outputs, ends of turns, messages and
- * reward are then the controller's own, and the claim must be equal to them. What is drawn is not looked at here.
+ * Runs a sample's agent loop again with an engine that returns the claimed turns. Prompt, tool outputs, ends of turns, messages and reward
+ * are then the controller's own, and the claim must equal them. The sampled tokens themselves are not checked here.
  */
 
 import { InputError } from '../../../errors.ts';
@@ -18,15 +18,15 @@ import { Rejection, type SampleClaim } from './types.ts';
 export type ReplayContext = Omit<GenerationContext, 'engine' | 'onFault'> & {
   tokenizer: GenerationContext['engine']['tokenizer'];
   /**
-   * What does not come out the same again, and is taken as the worker says it: tools by name (stateless ones that give no reward and end
-   * nothing), the reward. Absent = none.
+   * Parts that cannot be repeated and are accepted as the worker claims them: tools by name (stateless ones that return no reward and end
+   * nothing), and the reward. Default: none.
    */
   trusted?: { tools?: readonly string[]; reward?: boolean };
 };
 
 /**
- * The sample as the controller gets it from the claimed tokens. Throws Rejection if the claim differs from it, InputError
- * where the run's own settings or code do not let it be verified.
+ * Returns the sample that the controller computes from the claimed tokens. Throws Rejection if the claim differs. Throws InputError if the
+ * run's own settings or code prevent verification.
  */
 export async function replaySample(
   { tokenizer, trusted, ...context }: ReplayContext,
@@ -40,7 +40,7 @@ export async function replaySample(
   const numbers = { firstGroup: number, firstSample: s, globalStep: step };
   const { samples } = await generateSamples([problem], { ...options, ...numbers, profile: false }).catch(
     (error: unknown) => {
-      if (rollout.rejection) throw rollout.rejection; // the loop may have thrown something else after it
+      if (rollout.rejection) throw rollout.rejection; // the loop may have thrown another error after it
       throw error;
     },
   );
@@ -48,14 +48,14 @@ export async function replaySample(
   return samples[0];
 }
 
-/** The context with what is trusted answered by the claim. */
+/** Returns the context with trusted tools and reward replaced by the claimed results. */
 function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolParser'>>(
   context: C,
   claimed: Sample,
   { tools: names = [], reward = false }: NonNullable<ReplayContext['trusted']> = {},
 ): C {
   const { task, config, toolParser = toolParserOf(config.rollout.multiTurn.format) } = context;
-  /** By tool, what it says to its next calls. */
+  /** Outputs of the next calls, by tool. */
   const outputs = new Map(names.map((name) => [name, [] as string[]]));
   let next = 0;
   const parse: ToolParser = (text, tools) => {
@@ -72,7 +72,7 @@ function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolPars
   const tools = task.tools?.map(({ name, description, parameters, ...tool }) => {
     const said = outputs.get(name);
     if (!said) return { name, description, parameters, ...tool };
-    // It was cut already, perhaps by a limit of the tool's own.
+    // The claimed output was truncated already, perhaps by a limit of the tool itself.
     return { name, description, parameters, maxResponseLength: Infinity, execute: () => said.shift() ?? '' };
   });
   return {
@@ -82,7 +82,7 @@ function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolPars
   };
 }
 
-/** Answers each request with the claimed tokens that follow its context, up to where a turn has to end. */
+/** Answers each request with the claimed tokens after its context, up to the end of the turn. */
 class ClaimedTurns implements TurnEngine {
   rejection: Rejection | undefined;
   readonly #claimed: Trajectory;
@@ -110,7 +110,7 @@ class ClaimedTurns implements TurnEngine {
     expectPrompt(contextIds.subarray(0, promptLength), this.#claimed);
     const start = contextIds.length - promptLength;
     expectIds(contextIds.subarray(promptLength), responseIds);
-    const stops = sampling.stopTokenIds.slice(0, 4); // as many as kernels/sample.wgsl looks at
+    const stops = sampling.stopTokenIds.slice(0, 4); // kernels/sample.wgsl checks at most as many
     for (let end = start + 1; end <= responseIds.length; end++) {
       if (mask[end - 1] !== 1)
         throw new Rejection('forged mask', `token ${end - 1} belongs to a turn, and is said not to be drawn`);
@@ -140,13 +140,13 @@ function expectPrompt(own: Uint32Array, { promptIds }: Trajectory): void {
   throw new Rejection('wrong prompt', found);
 }
 
-/** Throws unless `claimed` begins with `own`. */
+/** Throws unless `claimed` starts with `own`. */
 function expectIds(own: Uint32Array, claimed: Uint32Array): void {
   const at = own.findIndex((id, i) => id !== claimed[i]);
   if (at >= 0) throw new Rejection('forged mask', `token ${at} is ${claimed[at]}, but the loop puts ${own[at]} there`);
 }
 
-/** Throws for the first thing that is claimed otherwise. */
+/** Throws for the first field that differs. */
 function compare(claimed: Sample, own: Sample): void {
   const [a, b] = [claimed.trajectory, own.trajectory];
   expectPrompt(b.promptIds, a);
@@ -161,7 +161,7 @@ function compare(claimed: Sample, own: Sample): void {
     throw new Rejection('forged mask', `token ${drawn} is said to be ${a.mask[drawn] ? '' : 'not '}drawn`);
   for (const key of ['stopReason', 'numTurns', 'numToolCalls', 'numToolErrors'] as const)
     if (a[key] !== b[key]) throw new Rejection('forged ending', `${key} is ${a[key]} for ${b[key]}`);
-  // Zero where nothing was drawn: what the loop has there.
+  // The agent loop records 0 for tokens that were not sampled.
   const noted = a.logProbs.findIndex((value, t) => !Object.is(value, b.logProbs[t]));
   if (noted >= 0) throw new Rejection('forged log-probs', `token ${noted} was not drawn, and has a log-prob`);
   if (text(claimed.messages) !== text(own.messages))
@@ -171,7 +171,7 @@ function compare(claimed: Sample, own: Sample): void {
       throw new Rejection('forged reward', `${key} is ${text(claimed[key])} for ${text(own[key])}`);
 }
 
-/** JSON with sorted keys, without what is undefined; NaN, which rewards may be, is NaN. */
+/** Returns JSON with sorted keys and without undefined. NaN, which rewards can be, stays NaN. */
 function text(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(text).join()}]`;
   if (typeof value !== 'object' || value === null) return Number.isNaN(value) ? 'NaN' : (JSON.stringify(value) ?? '');

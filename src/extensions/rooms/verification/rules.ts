@@ -1,11 +1,11 @@
-/** Which draws can be checked, and which configs draw so. */
+/** Decides which sampling settings can be verified, and which configs use only those. */
 
 import { InputError } from '../../../errors.ts';
 import type { SamplingParams } from '../../../rollout/types.ts';
 import type { TrainConfig } from '../../../grpo/config/types.ts';
 import { samplingParams } from '../../../grpo/generate/options.ts';
 
-/** Values of settings that change which token a random number draws, or where a turn ends, while they are off. */
+/** Values that turn a setting off. When on, these settings change which token a random number selects, or where a turn ends. */
 const OFF = {
   topK: 0,
   topP: 1,
@@ -19,7 +19,7 @@ const OFF = {
   toolCalls: undefined,
 } as const satisfies { [K in keyof SamplingParams]?: unknown };
 
-/** The first setting by which a draw is more than the temperature's; undefined = it can be checked. */
+/** Returns the first setting that affects sampling in addition to the temperature; undefined if all can be checked. */
 export function uncheckedSetting(sampling: SamplingParams): keyof typeof OFF | undefined {
   const isOff = (key: keyof typeof OFF) => {
     const value = sampling[key];
@@ -32,7 +32,7 @@ export function uncheckedSetting(sampling: SamplingParams): keyof typeof OFF | u
 export function checkVerifiable(config: TrainConfig): void {
   const { rollout, model } = config;
   const { enable, constrainToolCalls, sampleTimeoutS } = rollout.multiTurn;
-  /** @param off the value that can be; undefined = none */
+  /** @param off the only value that can be verified; undefined = none */
   const fail = (key: string, value: unknown, why: string, off?: unknown): never => {
     const instead = off === undefined ? 'leave it out' : `set it to ${JSON.stringify(off)}`;
     throw new InputError(`${key} is ${JSON.stringify(value)}, but ${why}; ${instead}.`);

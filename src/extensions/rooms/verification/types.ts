@@ -1,4 +1,4 @@
-/** Verification of samples that another machine has generated: the claim, and what can be wrong with it. */
+/** Types of the verification of samples from another machine: the claim, and the reasons for a rejection. */
 
 import type { Sample } from '../../../grpo/update/batch.ts';
 
@@ -10,82 +10,82 @@ export interface SampleClaim {
   number: number;
   /** Same as PromptGroup.step. */
   step: number;
-  /** Which of the group's samples: 0 .. rollout.n - 1. */
+  /** Index of the sample in its group: 0 .. rollout.n - 1. */
   s: number;
   /** Version of the weights that sampled its tokens, if the trajectory does not have one per token. */
   version: number;
 }
 
-/** What is wrong with a sample. */
+/** Reason for which a sample is rejected. */
 export type RejectionReason =
-  /** It is not of the form of a sample of this run, or of no group that is in flight. */
+  /** The sample does not have the form of this run's samples, or its group is not in flight. */
   | 'malformed'
   /** A sample of this group and number was accepted before. */
   | 'replayed sample'
-  /** The prompt is not the one that the problem has. */
+  /** The prompt is not the problem's. */
   | 'wrong prompt'
-  /** Drawn tokens are not where turns are: a turn that ends too early or late, tokens of tools that the tools did not say. */
+  /** Sampled tokens are not where turns are: a turn ends too early or late, or tool tokens differ from the tools' outputs. */
   | 'forged mask'
-  /** The tokens are right, and what is said about their end is not: stop reason, turns, calls. */
+  /** The tokens are right, but a claim about their end is wrong: stop reason, turns, calls. */
   | 'forged ending'
-  /** Its messages are not what its tokens decode to. */
+  /** The messages are not what the tokens decode to. */
   | 'forged messages'
-  /** The reward is not what the reward function says of it. */
+  /** The reward is not what the reward function returns. */
   | 'forged reward'
-  /** A token is not the one that its key draws. */
+  /** A token is not the one that its random key selects. */
   | 'forged token'
-  /** The tokens are right, and their log-probs are not. */
+  /** The tokens are right, but their log-probs are wrong. */
   | 'forged log-probs'
-  /** Tokens and log-probs are those of other weights than it says, or of weights that are no longer available. */
+  /** Tokens and log-probs belong to other weights than claimed, or to weights that were dropped. */
   | 'wrong weights';
 
-/** How its drawn tokens compare with what the weights say. */
+/** Result of comparing a sample's tokens with the weights. */
 export interface DrawCheck {
-  /** Drawn tokens. */
+  /** Number of sampled tokens. */
   tokens: number;
-  /** Not the very draw of this adapter, but within the tolerance of it. */
+  /** Tokens that differ from this adapter's, but within the tolerance. */
   nearTokens: number;
-  /** Not the draw. */
+  /** Tokens that differ by more than the tolerance. */
   wrongDraws: number;
-  /** With a log-prob further off than the tolerance. */
+  /** Tokens whose log-prob differs by more than the tolerance. */
   wrongLogProbs: number;
-  /** Largest distance, in probability mass, of a random number from the interval that draws its token. */
+  /** Largest distance, in probability mass, of a random number from the interval that selects its token. */
   drawDistance: number;
-  /** Largest difference of a log-prob, nats. */
+  /** Largest difference of a log-prob, in nats. */
   logProbDistance: number;
 }
 
-/** What verification says of a sample. */
+/** Result of verifying a sample. */
 export type Verdict =
   | {
       accepted: true;
       /** See DrawCheck. */
       nearTokens: number;
       check: DrawCheck;
-      /** The sample as the controller has it: problem, messages and reward are its own, tokens and log-probs those claimed. */
+      /** The controller's version of the sample: its own problem, messages and reward, with the claimed tokens and log-probs. */
       sample: Sample;
     }
   | {
       accepted: false;
       reason: RejectionReason;
-      /** A sentence with the place and the numbers. */
+      /** A sentence that names the place and the numbers. */
       detail: string;
-      /** Where its tokens were looked at. */
+      /** Present if the sample's tokens were checked. */
       check?: DrawCheck;
     };
 
-/** Largest differences between two unlike adapters that are both honest; docs/lab/pipelines.md has what was measured. */
+/** Largest differences between two unlike adapters that are both honest; docs/lab/pipelines.md has the measurements. */
 export interface Tolerance {
   /** Nats between two log-probs. */
   logProb: number;
-  /** Probability mass between a random number and the interval that draws its token. */
+  /** Probability mass between a random number and the interval that selects its token. */
   draw: number;
 }
 
-/** More than ten times the largest that was seen between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
+/** More than ten times the largest difference between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
 export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5 };
 
-/** Thrown where a claim is found out; `verify` turns it into a Verdict. */
+/** Thrown if a claim is wrong. `verify` converts it to a Verdict. */
 export class Rejection extends Error {
   readonly reason: RejectionReason;
   constructor(reason: RejectionReason, detail: string) {

@@ -1,6 +1,6 @@
 /**
- * Verifies samples of untrusted workers. Sampling is keyed by counters, so each token is a function of its key,
- * its position and the logits, which the controller computes; everything else follows from the tokens by the agent loop.
+ * Verifies samples of untrusted workers. Each token is a function of its random key, its position and the logits, which the controller
+ * computes. Everything else follows from the tokens by the agent loop.
  */
 
 import { randomKey } from '../../../grpo/generate/samples.ts';
@@ -15,23 +15,23 @@ import { checkVerifiable } from './rules.ts';
 import { type DrawCheck, Rejection, type SampleClaim, TOLERANCE, type Tolerance, type Verdict } from './types.ts';
 
 export interface VerifierOptions extends ReplayContext {
-  /** Tokens that the model knows. */
+  /** Number of tokens in the vocabulary. */
   vocabSize: number;
-  /** The group of that uid; undefined = it is not in flight. */
+  /** Returns the group with that uid; undefined if it is not in flight. */
   groupOf(uid: string): PromptGroup | undefined;
   /**
-   * A model that holds the weights of a version; undefined = they are no longer available. It is asked one batch at a time, in which
-   * no other caller may use it.
+   * Returns a model with the weights of a version; undefined if they were dropped. The model serves one batch at a time, and no
+   * other caller can use it meanwhile.
    */
   weightsOf(version: number): CheckingModel | undefined | Promise<CheckingModel | undefined>;
-  /** Absent = TOLERANCE. */
+  /** Default: TOLERANCE. */
   tolerance?: Tolerance;
 }
 
-/** Accepts or rejects samples; those of one time are checked in one batch. */
+/** Accepts or rejects samples. Concurrent samples are checked in one batch. */
 export class SampleVerifier {
   readonly #options: VerifierOptions;
-  /** Accepted samples of groups that are in flight, by uid. */
+  /** Accepted samples of groups in flight, by uid. */
   readonly #accepted = new Map<string, Set<number>>();
   /** Samples that wait for the next batch. */
   #waiting: { sample: DrawnSample; resolve: (bounds: Bounds) => void; reject: (error: unknown) => void }[] = [];
@@ -43,7 +43,7 @@ export class SampleVerifier {
     this.#options = options;
   }
 
-  /** Checks whether a sample is what its worker says. Rejects with InputError if the run's own settings or code stand in the way. */
+  /** Verifies a sample against its claim. Rejects with InputError if the run's own settings or code prevent that. */
   async verify(sample: Sample, claim: SampleClaim): Promise<Verdict> {
     let check: DrawCheck | undefined;
     try {
@@ -56,7 +56,7 @@ export class SampleVerifier {
       const result = checkDraws(drawn, await this.#bounds(drawn), this.#options.tolerance ?? TOLERANCE);
       check = result.check;
       if (result.rejection) throw result.rejection;
-      this.#groupOf(claim); // may have ended meanwhile
+      this.#groupOf(claim); // the group may have ended meanwhile
       this.#expectNew(claim);
       this.#accepted.set(claim.uid, (this.#accepted.get(claim.uid) ?? new Set()).add(claim.s));
       return { accepted: true, nearTokens: check.nearTokens, check, sample: own };
@@ -66,7 +66,7 @@ export class SampleVerifier {
     }
   }
 
-  /** Forgets which samples of a group were accepted; `groupOf` must not know the group any more. */
+  /** Forgets which samples of a group were accepted. Call it when `groupOf` no longer returns the group. */
   forget(uid: string): void {
     this.#accepted.delete(uid);
   }
@@ -84,7 +84,7 @@ export class SampleVerifier {
     if (this.#accepted.get(uid)?.has(s)) throw new Rejection('replayed sample', `sample ${s} of "${uid}" was accepted`);
   }
 
-  /** What a user's code throws over a sample of a worker whose own has not thrown is the sample's fault. */
+  /** Replays a sample. If a user's code throws for it but did not throw in the worker, the sample is at fault. */
   async #replayed(problem: PromptGroup['problem'], sample: Sample, claim: SampleClaim): Promise<Sample> {
     try {
       return await replaySample(this.#options, problem, sample, claim);
@@ -105,7 +105,7 @@ export class SampleVerifier {
     const { config, weightsOf } = this.#options;
     const sizes = { temperature: config.rollout.temperature, maxTokenLen: config.actor.ppoMaxTokenLenPerGpu };
     this.#isRunning = true;
-    await nextTask(); // others of the same time join
+    await nextTask(); // concurrent samples join the batch
     while (this.#waiting.length > 0) {
       const jobs = this.#waiting.splice(0).sort((a, b) => a.sample.group - b.sample.group);
       try {
