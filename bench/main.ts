@@ -21,7 +21,7 @@ import { benchProfile } from './profileCost.ts';
 import { table } from './report.ts';
 
 const FLAGS: Record<string, FlagSpec> = {
-  only: { value: 'parts', help: 'parts to run, with commas between' },
+  only: { value: 'parts', help: 'parts to run, comma-separated' },
   quick: { help: 'smaller and shorter' },
   json: { help: 'print the object' },
   peer: { value: 'name', help: 'internal: run as the process of a peer' },

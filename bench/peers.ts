@@ -108,6 +108,6 @@ function checkSame(name: string, theirs: number[], ours: Float32Array): void {
   const apart = ours.reduce((top, x, e) => Math.max(top, Math.abs(x - theirs[e])), 0);
   if (theirs.length !== ours.length || !(apart <= AGREE))
     throw new Error(
-      `${name}: ${theirs.length} log-probs (ours ${ours.length}) up to ${apart} away from ours; at most ${AGREE} is allowed`,
+      `${name}: ${theirs.length} log-probs (ours ${ours.length}) up to ${apart} away from ours. At most ${AGREE} is allowed`,
     );
 }

@@ -43,7 +43,7 @@ const say = (line: string) => process.stderr.write(`bench: ${line}\n`);
 async function main(args: string[]): Promise<void> {
   const { flags, overrides } = readArgs(args, {
     steps: { value: 'N', help: 'of every run' },
-    only: { value: 'NAMES', help: 'rows, with commas between' },
+    only: { value: 'NAMES', help: 'rows, comma-separated' },
     json: { help: 'print the object' },
     keep: { help: `write ${FIXTURE}` },
   });

@@ -65,7 +65,7 @@ async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<s
     const isSame = (weights: unknown) =>
       JSON.stringify([...(weights as Map<string, { data: Float32Array }>)].map(([n, { data }]) => [n, data[0]])) ===
       hub.first;
-    if (first instanceof Map && hub.isChecked(address) && !isSame(first)) return 'other weights than were promised';
+    if (first instanceof Map && hub.isChecked(address) && !isSame(first)) return 'other weights than were expected';
     // The remains of a bad download must not prevent a good one.
     if (/\n|\u00e9|"/.test(token.trim())) return undefined;
     hub.begin([]);

@@ -123,7 +123,7 @@ const stopped =
     await running.until(`step ${rng.int(1, 5)}/8`);
     running.child.kill(signal);
     const { code, said } = await running.ended;
-    const wrong = expected('the exit code', code, 3) ?? (said.includes('To go on: ') ? undefined : said);
+    const wrong = expected('the exit code', code, 3) ?? (said.includes('To resume: ') ? undefined : said);
     return wrong ?? endsLike(whole, name);
   };
 
@@ -178,7 +178,7 @@ const twoAtOnce =
     return (
       expected('one exit code', winner.code, 0) ??
       expected('the other', loser.code, 2) ??
-      (/^.* is another run's: process \d+ on /m.test(loser.said) ? undefined : loser.said) ??
+      (/^.* is in use by another run: process \d+ on /m.test(loser.said) ? undefined : loser.said) ??
       difference(runs.path(name), whole.want)
     );
   };
@@ -194,7 +194,7 @@ const robbed =
     const { code, said } = await running.ended;
     const wrong =
       expected('the exit code', code, 1) ??
-      (/^The run folder .* was renamed, deleted or replaced under the run/m.test(said) ? undefined : said) ??
+      (/^The run folder .* was renamed, deleted or replaced during the run/m.test(said) ? undefined : said) ??
       (existsSync(path) ? `the folder was made again: ${readdirSync(path).join(', ')}` : undefined);
     if (wrong !== undefined) return wrong;
     if (isBack) renameSync(`${path}-away`, path);

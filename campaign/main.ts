@@ -30,7 +30,7 @@ const PARTS: Record<string, () => Promise<CampaignPart>> = {
 };
 
 const FLAGS: Record<string, FlagSpec> = {
-  only: { value: 'parts', help: 'parts to run, with commas between' },
+  only: { value: 'parts', help: 'parts to run, comma-separated' },
   short: { help: 'about ten seconds a part' },
   seed: { value: 'N', help: 'what is drawn (default 1)' },
   json: { help: 'print the rows' },
@@ -43,9 +43,9 @@ async function main(args: string[]): Promise<void> {
   const names = typeof flags['only'] === 'string' ? flags['only'].split(',') : Object.keys(PARTS);
   const unknown = names.find((name) => !Object.hasOwn(PARTS, name));
   if (unknown !== undefined)
-    throw new InputError(`--only names "${unknown}"; there are ${Object.keys(PARTS).join(', ')}.`);
+    throw new InputError(`--only names "${unknown}". There are ${Object.keys(PARTS).join(', ')}.`);
   const seed = Number(flags['seed'] ?? 1);
-  if (!Number.isInteger(seed)) throw new InputError(`--seed is "${String(flags['seed'])}"; give a whole number.`);
+  if (!Number.isInteger(seed)) throw new InputError(`--seed is "${String(flags['seed'])}". Give a whole number.`);
   const full = flags['short'] !== true;
   const rows: CampaignRow[] = [];
   for (const name of names) {

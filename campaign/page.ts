@@ -77,7 +77,8 @@ class Runs {
       if (state === 'done') return true;
       if (state === 'failed')
         await page
-          .getByRole('button', { name: 'Go on' })
+          .locator('.offer')
+          .getByRole('button', { name: 'Resume' })
           .click({ timeout: 5000 })
           .catch(() => {});
       if (Date.now() >= until) return false;

@@ -42,7 +42,7 @@ interface Panel {
 /** Panels below the tries and the curves, in their order. */
 const PANELS: readonly Panel[] = [
   { id: 'timeline', label: 'Steps', load: async () => (await import('./views/steps/timeline.tsx')).Timeline },
-  { id: 'ask', label: 'Ask it yourself', load: async () => (await import('./views/ask/panel.tsx')).AskPanel },
+  { id: 'ask', label: 'Ask the model', load: async () => (await import('./views/ask/panel.tsx')).AskPanel },
   { id: 'rules', label: 'Rules', load: async () => (await import('./views/rules/rules.tsx')).Rules },
   { id: 'runs', label: 'Runs', load: async () => (await import('./views/runs/runs.tsx')).Runs },
   { id: 'learning', label: 'What a step learns from', load: async () => (await import('./views/steps/loss.tsx')).Loss },

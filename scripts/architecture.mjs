@@ -283,6 +283,6 @@ function draw() {
 const picture = draw();
 if (!process.argv.includes('--check')) writeFileSync(PICTURE, picture);
 else if (!existsSync(PICTURE) || readFileSync(PICTURE, 'utf8') !== picture) {
-  process.stderr.write('docs/images/architecture.svg is not current; run: node scripts/architecture.mjs\n');
+  process.stderr.write('docs/images/architecture.svg is not current. Run: node scripts/architecture.mjs\n');
   process.exitCode = 1;
 }

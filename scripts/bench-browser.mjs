@@ -57,7 +57,7 @@ async function runAll(address, { only, quick, json }) {
   const run = (/** @type {Page} */ page) =>
     page.evaluate(({ only, quick }) => globalThis.bench.run(only, quick), { only, quick });
   const { report, failed, table, file } = await withPage(address, hostFunctions, run);
-  if (quick || only !== undefined) say('not written to bench/results, where only whole runs are kept');
+  if (quick || only !== undefined) say('not written to bench/results, where only complete runs are stored');
   else keep(file, report);
   process.stdout.write(`${json ? JSON.stringify(report, null, 2) : table}\n`);
   if (failed.length === 0) return;

@@ -222,16 +222,14 @@ async function heapGrowth(page, steps) {
  * @param {number} rounds
  */
 async function inspectorCost(page, rounds) {
-  const [open, close] = [/^Look at the tokens/, /^Back to the text/].map((name) =>
-    page.getByRole('button', { name }).first(),
-  );
+  const [open, close] = [/^Inspect tokens/, /^Show text/].map((name) => page.getByRole('button', { name }).first());
   if (
     !(await open.waitFor({ timeout: 20_000 }).then(
       () => true,
       () => false,
     ))
   )
-    return { inspectorCost: null, inspectorNote: 'no try has a button "Look at the tokens"' };
+    return { inspectorCost: null, inspectorNote: 'no try has a button "Inspect tokens"' };
   /** @type {{ open: number[], closed: number[] }} */
   const times = { open: [], closed: [] };
   for (let i = 0; i < 2 * rounds; i++) {
@@ -305,7 +303,7 @@ try {
   Object.assign(process.env, setup({ browser: true }));
   const vite = join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js');
   if (!options['no-build'] && !runLoud(process.execPath, [vite, 'build', '--logLevel', 'warn']))
-    throw new SetupError('The page did not build; its messages are above.');
+    throw new SetupError('The page did not build. Its messages are above.');
   const measured = await measureAll(options.short);
   const lines = Object.entries(measured).map(([name, value]) => `${name.padEnd(20)}${value}`);
   process.stdout.write(`${options.json ? JSON.stringify(measured, null, 2) : lines.join('\n')}\n`);

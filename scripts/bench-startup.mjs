@@ -117,11 +117,10 @@ async function measureAll(rounds) {
 /** @param {{ adapter: string, startup: object }} measured */
 function keep({ adapter, startup }) {
   const file = join('bench', 'results', `${adapter}.json`);
-  if (!existsSync(join(ROOT, file)))
-    throw new SetupError(`There is no ${file} to keep it in; "npm run bench" makes one.`);
+  if (!existsSync(join(ROOT, file))) throw new SetupError(`${file} does not exist. Run "npm run bench" first.`);
   const report = JSON.parse(readFileSync(join(ROOT, file), 'utf8'));
   writeFileSync(join(ROOT, file), `${JSON.stringify({ ...report, startup }, null, 2)}\n`);
-  process.stderr.write(`bench: kept in ${file}\n`);
+  process.stderr.write(`bench: stored in ${file}\n`);
 }
 
 function readOptions() {
@@ -137,10 +136,10 @@ function readOptions() {
 try {
   const options = readOptions();
   const rounds = Number(options.rounds);
-  if (!(rounds >= 1)) throw new SetupError(`--rounds is "${options.rounds}"; it takes a number from 1 on.`);
+  if (!(rounds >= 1)) throw new SetupError(`--rounds is "${options.rounds}"; allowed: a number of at least 1.`);
   Object.assign(process.env, setup({ browser: true }));
   if (!runLoud(process.execPath, [join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js'), 'build', '--logLevel', 'warn']))
-    throw new SetupError('The page did not build; its messages are above.');
+    throw new SetupError('The page did not build. Its messages are above.');
   const measured = await measureAll(rounds);
   if (options.keep) keep(measured);
   process.stdout.write(`${JSON.stringify(measured, null, 2)}\n`);

@@ -61,6 +61,6 @@ const [before, rest] = page.split(START);
 const after = rest?.split(END)[1];
 if (after === undefined) throw new Error(`docs/lab/performance.md lacks the line ${START} or ${END}.`);
 const reports = readReports();
-const text = reports.length > 0 ? table(reports) : 'No whole run is kept yet: `npm run bench`.';
+const text = reports.length > 0 ? table(reports) : 'No complete run is stored yet. Run `npm run bench`.';
 writeFileSync(PAGE, `${before}${START}\n\n${text}\n\n${END}${after}`);
 process.stdout.write(`${text}\n`);

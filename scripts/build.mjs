@@ -34,12 +34,12 @@ try {
   for (const [name, file, ...args] of STEPS) {
     process.stderr.write(`build: ${name}\n`);
     if (!runLoud(process.execPath, [join(ROOT, 'node_modules', file), ...args]))
-      throw new SetupError(`The ${name} did not build; its messages are above.`);
+      throw new SetupError(`The ${name} did not build. Its messages are above.`);
   }
   await printInputs();
   const { lines, ok } = await checkSizes({ library: join(ROOT, 'dist/lib/index.js'), page: join(ROOT, 'dist/demo') });
   process.stdout.write(`${lines.join('\n')}\n`);
-  if (!ok) throw new SetupError('A size is over its limit; load what is seldom used by a dynamic import.');
+  if (!ok) throw new SetupError('A size is over its limit. Load what is seldom used by a dynamic import.');
 } catch (error) {
   exitOnSetupError(error);
 }

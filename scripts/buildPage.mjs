@@ -92,7 +92,7 @@ export async function buildFile(file) {
 function checked(url) {
   if (url === undefined || (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol))) return url;
   throw new SetupError(
-    `--url is "${url}"; give the address that the page will have, such as https://example.org/webgrpo/.`,
+    `--url is "${url}". Give the address that the page will have, such as https://example.org/webgrpo/.`,
   );
 }
 

@@ -50,7 +50,7 @@ async function tryBundler(name, tarball, browser) {
 try {
   const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(BUNDLERS);
   const unknown = names.find((name) => !(name in BUNDLERS));
-  if (unknown) throw new SetupError(`No bundler "${unknown}"; there are ${Object.keys(BUNDLERS).join(', ')}.`);
+  if (unknown) throw new SetupError(`No bundler "${unknown}". There are ${Object.keys(BUNDLERS).join(', ')}.`);
   const { CHROME_PATH } = setup({ browser: true });
   const tarballs = mkdtempSync(join(tmpdir(), 'webgrpo-pack-'));
   const tarball = pack(ROOT, tarballs);

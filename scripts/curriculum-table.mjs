@@ -14,7 +14,7 @@ import { needsShell } from './lib/say.mjs';
 const [recipe = 'configs/gsm8k-tool.yaml', target = '0.95', ...overrides] = process.argv.slice(2);
 const TASKS = ['gsm8k-tool', 'countdown', 'reverse-text'];
 const task = TASKS.find((name) => recipe.includes(name));
-if (!task) throw new Error(`${recipe}: known are ${TASKS.join(', ')}`);
+if (!task) throw new Error(`${recipe}; known: ${TASKS.join(', ')}`);
 
 const FOLDER = 'runs/curriculum';
 const FINITE = 'data.trainMaxSamples=512';

@@ -20,13 +20,13 @@ function fail(line) {
 }
 
 const files = process.argv.slice(2);
-if (files.length === 0) fail('No kernel was named; say which: node scripts/jit-code.mjs kernels/swiglu.wgsl');
+if (files.length === 0) fail('No kernel was named. Say which: node scripts/jit-code.mjs kernels/swiglu.wgsl');
 try {
   Object.assign(process.env, setup({ adapter: true }));
   execFileSync('objdump', ['--version']);
 } catch (error) {
   if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
-    fail('objdump was not found; install binutils.');
+    fail('objdump was not found. Install binutils.');
   exitOnSetupError(error);
 }
 Object.assign(globalThis, globals);
@@ -88,7 +88,7 @@ const isIdle = (instruction, before) => {
 const adapter = await dawn.requestAdapter();
 const found = adapter ? `${adapter.info.device} ${adapter.info.description}` : 'none';
 if (!adapter || !/swiftshader/i.test(found))
-  fail(`This reads SwiftShader's code, but the adapter is ${found}; set VK_ICD_FILENAMES.`);
+  fail(`This reads SwiftShader's code, but the adapter is ${found}. Set VK_ICD_FILENAMES.`);
 const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
 const pipelines = []; // kept, so that the memory of one is not reused for the next
 for (const file of files) {

@@ -1,5 +1,5 @@
 /**
- * `node scripts/prose.mjs` counts what plain English avoids, in comments and documents: words and openings that a reader stumbles over,
+ * `node scripts/prose.mjs` counts what plain English avoids, in comments, documents and strings: words and openings that confuse a reader,
  * sentences of more than 40 words, commit ids, paths and links that do not exist. A count above its ceiling in scripts/prose.json fails.
  *   --list RULE   prints every line that a rule counts
  *   --store       lowers the ceilings to today's counts; a ceiling is never raised
@@ -17,6 +17,7 @@ import {
   matching,
   pagesWithoutOpening,
   RULES,
+  stringsOf,
 } from './lib/prose.mjs';
 import { ROOT } from './setup.mjs';
 
@@ -24,15 +25,16 @@ const CEILINGS = join(ROOT, 'scripts', 'prose.json');
 const git = (/** @type {string[]} */ ...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
 
 /** @param {string[]} patterns of paths, in the notation of `git ls-files` */
-const lines = (...patterns) =>
+const sources = (...patterns) =>
   git('ls-files', '-z', '--', ...patterns)
     .split('\0')
     .filter((file) => file !== '' && existsSync(join(ROOT, file)))
-    .flatMap((file) =>
-      readFileSync(join(ROOT, file), 'utf8')
-        .split('\n')
-        .map((text, i) => ({ file, number: i + 1, text })),
-    );
+    .map((file) => ({ file, source: readFileSync(join(ROOT, file), 'utf8') }));
+
+const lines = (/** @type {string[]} */ ...patterns) =>
+  sources(...patterns).flatMap(({ file, source }) =>
+    source.split('\n').map((text, i) => ({ file, number: i + 1, text })),
+  );
 
 const isCommit = (/** @type {string} */ id) => {
   try {
@@ -45,6 +47,7 @@ const isCommit = (/** @type {string} */ id) => {
 
 const comments = lines(...COUNTED.comments).filter(({ text }) => /^ *(\/\*\*?|\*|\/\/) /.test(text));
 const docs = lines(...COUNTED.docs);
+const strings = sources(...COUNTED.strings).flatMap(({ file, source }) => stringsOf(source, file));
 /** Files that CONTRIBUTING's recipes create. */
 const created = new Set(
   Array.from(
@@ -58,7 +61,7 @@ const knowsCommits = git('rev-parse', '--is-shallow-repository').trim() === 'fal
 
 /** @type {Record<string, import('./lib/prose.mjs').Line[]>} */
 const found = {
-  ...Object.fromEntries(RULES.map((rule) => [rule.name, matching(rule, { comments, docs })])),
+  ...Object.fromEntries(RULES.map((rule) => [rule.name, matching(rule, { comments, docs, strings })])),
   'sentence over 40 words': longSentences(docs),
   'page of docs that does not open with its reader': pagesWithoutOpening(docs),
   'commit id that does not exist': knowsCommits ? commitIds(docs).filter(({ id }) => !isCommit(id)) : [],

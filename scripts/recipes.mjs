@@ -185,7 +185,7 @@ function tryRecipe(steps) {
 try {
   if (process.env['WEBGRPO_RECIPE'] !== undefined)
     throw new SetupError(
-      'A command of a recipe runs the recipes again; write the test file\'s whole name, "recipes.test".',
+      'A command of a recipe runs the recipes again. Write the test file\'s whole name, "recipes.test".',
       1,
     );
   const words = process.argv.slice(2);

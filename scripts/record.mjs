@@ -24,7 +24,7 @@ async function train() {
   const program = join(ROOT, 'scripts', 'webgrpo.mjs');
   const args = ['train', join(ROOT, 'configs', 'gsm8k-tool.yaml'), 'name=recorded', `trainer.logRollouts=${TRIES}`];
   const code = await runNode(program, [...args, `trainer.defaultLocalDir=${parent}`], { cwd: ROOT });
-  if (code !== 0) throw new SetupError('The run did not finish; its messages are above.');
+  if (code !== 0) throw new SetupError('The run did not finish. Its messages are above.');
   return { folder: join(parent, 'recorded'), remove: () => rmSync(parent, { recursive: true }) };
 }
 

@@ -83,7 +83,7 @@ function tryRuntime(name, tarball) {
 try {
   const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(RUNTIMES);
   const unknown = names.find((name) => !(name in RUNTIMES));
-  if (unknown) throw new SetupError(`No runtime "${unknown}"; there are ${Object.keys(RUNTIMES).join(', ')}.`);
+  if (unknown) throw new SetupError(`No runtime "${unknown}". There are ${Object.keys(RUNTIMES).join(', ')}.`);
   setup();
   const tarballs = mkdtempSync(join(tmpdir(), 'webgrpo-pack-'));
   const tarball = pack(ROOT, tarballs);

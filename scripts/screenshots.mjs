@@ -93,7 +93,7 @@ const STATES = {
     query: QUICK,
     steps: 4,
     act: async (page) => {
-      const missing = await press(page, /Look at the tokens/);
+      const missing = await press(page, /Inspect tokens/);
       const token = page.locator('.token').nth(4);
       await token.evaluate((element) => element.scrollIntoView({ block: 'center' })).catch(() => {});
       await token.hover({ timeout: 5000 }).catch(() => {});
@@ -113,7 +113,7 @@ const STATES = {
     query: QUICK,
     steps: 3,
     act: async (page) => {
-      const missing = await press(page, /Change the rules/);
+      const missing = await press(page, /Change reward, loss or tools/);
       await page.locator('#rules .cm-editor').scrollIntoViewIfNeeded();
       return missing;
     },
@@ -216,7 +216,7 @@ try {
   const { positionals } = parseArgs({ allowPositionals: true });
   const unknown = positionals.find((name) => !(name in STATES));
   if (unknown !== undefined)
-    throw new SetupError(`There is no state "${unknown}"; there are ${Object.keys(STATES).join(', ')}.`);
+    throw new SetupError(`There is no state "${unknown}". There are ${Object.keys(STATES).join(', ')}.`);
   await takeAll(positionals.length > 0 ? positionals : Object.keys(STATES));
 } catch (error) {
   exitOnSetupError(error);

@@ -36,7 +36,7 @@ export function adapterEnv() {
   const asked = { icd: process.env.VK_ICD_FILENAMES ?? '', chrome: process.env.CHROME_PATH ?? '' };
   let found = recall('adapter', asked);
   if (!found || !stillThere(found)) found = remember('adapter', asked, findAdapter());
-  const speed = found.software ? 'runs on the CPU: right, but slow' : 'hardware';
+  const speed = found.software ? 'runs on the CPU: correct, but slow' : 'hardware';
   say(`adapter: ${found.name} (${speed}${found.icd ? `; ${found.icd}` : ''})`);
   return found.env;
 }

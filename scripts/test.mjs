@@ -292,7 +292,7 @@ function chosen(words) {
       ),
       files: words.filter((word) => !isStage(word)),
     };
-  process.stderr.write(`Unknown stage "${words[0]}"; there are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
+  process.stderr.write(`Unknown stage "${words[0]}". There are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
   process.exit(2);
 }
 

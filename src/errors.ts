@@ -7,7 +7,7 @@ export class DeviceLostError extends Error {
   override name = 'DeviceLostError';
   constructor(reason: string, message: string) {
     super(
-      `GPU device lost ("${reason}": ${message}). What was on it is gone; make a new engine and start again from what is saved.`,
+      `GPU device lost ("${reason}": ${message}). Its memory is lost. Create a new engine and resume from a checkpoint.`,
     );
   }
 }
@@ -161,6 +161,6 @@ export function blame(kind: string, what: string, error: unknown, expected: stri
   for (const known of [UserCodeError, DeviceLostError, OutOfMemoryError, GpuError]) if (isA(error, known)) return error;
   const message = isA(error, InputError)
     ? error.message
-    : `${what} threw "${describe(error).slice(0, 1000)}"${placeOf(error)}; ${expected}.`;
+    : `${what} threw "${describe(error).slice(0, 1000)}"${placeOf(error)}. ${expected}.`;
   return new UserCodeError(`${kind} threw`, message, { cause: error });
 }

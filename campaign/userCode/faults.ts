@@ -56,18 +56,18 @@ const never = () => new Promise<never>(() => undefined);
 const right = { score: 1, acc: 1 };
 
 const REWARDS: [string, () => unknown, RegExp][] = [
-  ['undefined', () => undefined, /is undefined; return \{ score, acc \}/],
-  ['null', () => null, /is null; return/],
-  ['a text', () => 'good', /is "good"; return/],
-  ['a number', () => 1, /is 1; return/],
-  ['a list', () => [1], /is undefined; give a finite number/],
-  ['an object without score', () => ({}), /is undefined; give a finite number/],
+  ['undefined', () => undefined, /is undefined\. Return \{ score, acc \}/],
+  ['null', () => null, /is null\. Return/],
+  ['a text', () => 'good', /is "good"\. Return/],
+  ['a number', () => 1, /is 1\. Return/],
+  ['a list', () => [1], /is undefined\. Give a finite number/],
+  ['an object without score', () => ({}), /is undefined\. Give a finite number/],
   ['no acc', () => ({ score: 1 }), /has the acc undefined/],
-  ['a score of text', () => ({ score: '1', acc: 1 }), /is "1"; give a finite number/],
-  ['1e200', () => ({ score: 1e200, acc: 1 }), /is 1e\+200; give a finite number of at most 3\.4e\+38/],
-  ['-1e308', () => ({ score: -1e308, acc: 1 }), /is -1e\+308; give/],
-  ['Infinity', () => ({ score: Infinity, acc: 1 }), /is Infinity; give/],
-  ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"; give 1 for right/],
+  ['a score of text', () => ({ score: '1', acc: 1 }), /is "1"\. Give a finite number/],
+  ['1e200', () => ({ score: 1e200, acc: 1 }), /is 1e\+200\. Give a finite number of at most 3\.4e\+38/],
+  ['-1e308', () => ({ score: -1e308, acc: 1 }), /is -1e\+308\. Give/],
+  ['Infinity', () => ({ score: Infinity, acc: 1 }), /is Infinity\. Give/],
+  ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"\. Give 1 for right/],
   ['acc Infinity', () => ({ score: 1, acc: Infinity }), /has the acc Infinity/],
   ['acc true', () => ({ score: 1, acc: true }), /has the acc true/],
   ['a number as pred', () => ({ ...right, pred: 7 }), /has the pred 7/],
@@ -91,9 +91,9 @@ const REWARDS: [string, () => unknown, RegExp][] = [
 ];
 
 const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
-  ['returns nothing', () => undefined, /returned undefined; return one of completed/],
-  ['returns a reason of its own', () => 'finished', /returned "finished"; return one of/],
-  ["returns 'error'", () => 'error', /returned "error"; return one of/],
+  ['returns nothing', () => undefined, /returned undefined\. Return one of completed/],
+  ['returns a reason of its own', () => 'finished', /returned "finished"\. Return one of/],
+  ["returns 'error'", () => 'error', /returned "error"\. Return one of/],
   ["returns verl's output", () => ({ response_ids: [1], response_mask: [1, 1] }), /returned \{"response_ids"/],
   ['never resolves', never, /did neither generate, call tools nor end in 0\.05 s \(rollout\.agent\.timeoutS\)/],
   [
@@ -226,7 +226,7 @@ const perToken = (value: unknown): CustomAdvantage =>
 const ADVANTAGES: [string, unknown, RegExp, Outcome?][] = [
   ['returns nothing', () => undefined, /^The advantage estimator returned no list of arrays/],
   ['returns a promise', () => Promise.resolve([]), /returned no list of arrays/],
-  ['returns too few', () => [], /returned 0 arrays; return one array of numbers for each of the 4 samples/],
+  ['returns too few', () => [], /returned 0 arrays\. Return one array of numbers for each of the 4 samples/],
   [
     'returns arrays that are too short',
     ({ masks }: { masks: unknown[] }) => masks.map(() => []),

@@ -161,7 +161,7 @@ async function ready(): Promise<Answering> {
   const of = JSON.stringify([model, data.maxPromptLength, data.maxResponseLength, data.chatTemplateKwargs]);
   if (answering.value && openedFor === of) return answering.value;
   close();
-  waiting.value = 'Opening the models for your question...';
+  waiting.value = 'Loading the models...';
   const start = performance.now();
   const opened = await Answering.open(config, { session: session.value, hub, onDownload: () => {} });
   performance.measure('webgrpo: open answering engine', { start });
@@ -175,8 +175,8 @@ function checkLength(opened: Answering, about: Task, problem: Problem): void {
   const allowed = opened.contextLength - config.data.maxResponseLength;
   if (tokens <= allowed) return;
   throw new InputError(
-    `The conversation with this question has ${tokens} tokens, and at most ${allowed} leave room for an answer; ask less, or start a ` +
-      'new conversation.',
+    `The conversation has ${tokens} tokens, but at most ${allowed} leave space for an answer. Shorten the question or start a new ` +
+      'conversation.',
   );
 }
 
@@ -279,7 +279,7 @@ function settledStep(of: Session, stopped: AbortSignal): Promise<number> {
     stopped.addEventListener('abort', () => end(() => resolve(0)), { once: true });
     dispose = effect(() => {
       const step = weightsStep.value;
-      if (session.value !== of) end(() => reject(new InputError('The model that was asked is gone; ask again.')));
+      if (session.value !== of) end(() => reject(new InputError('The model was closed. Ask again.')));
       else if (step !== undefined) end(() => resolve(step));
     });
   });

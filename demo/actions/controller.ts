@@ -93,8 +93,8 @@ async function startByLink(of: TrainConfig): Promise<void> {
   if (hosts.length === 0) return start();
   const from = hosts.join(' and ');
   offer.value = {
-    text: `The link that you opened asks to train ${of.model.path}, with files of ${from}. Nothing was loaded from there yet.`,
-    choices: { [`Load from ${from} and start`]: () => void start(), 'Do not load': () => (offer.value = undefined) },
+    text: `This link trains ${of.model.path}, with files from ${from}. Nothing has been downloaded yet.`,
+    choices: { [`Load from ${from} and start`]: () => void start(), Cancel: () => (offer.value = undefined) },
   };
 }
 
@@ -126,10 +126,10 @@ export async function showRun(saved: SavedRun): Promise<void> {
   release?.();
   if (state.value !== 'idle') return;
   if (!release) return offerLater(saved);
-  if (saved.record.finished) offerRun(saved, `${nameOf(saved)} is done: ${stepsDone.value} steps.`);
+  if (saved.record.finished) offerRun(saved, `${nameOf(saved)} is finished: ${stepsDone.value} steps.`);
   else {
     const text = `${nameOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
-    offerRun(saved, text, 'Go on');
+    offerRun(saved, text, 'Resume');
   }
 }
 
@@ -188,7 +188,7 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
   warm?.catch(() => {}); // the run opens another session
   const { Run } = await loaded;
   if (of.task.module !== undefined) await letIn(of.task.module);
-  const goesBy = !from || (await rulesLetIn(from, 'Go on without them'));
+  const goesBy = !from || (await rulesLetIn(from, 'Resume without its rules'));
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
   const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
   [formOf, shownRun.value] = [held?.id, held?.id];
@@ -229,7 +229,7 @@ const isStopping = (): boolean => state.value === 'stopping';
 /** Asks whether a module from another server may be loaded; Stop counts as no. Throws InputError then. */
 async function letIn(module: string): Promise<void> {
   const { letModuleIn } = await import('../engine/openTask.ts');
-  await letModuleIn(module, ({ host, text }) => permission(text, `Load from ${host}`, 'Do not load'));
+  await letModuleIn(module, ({ host, text }) => permission(text, `Load from ${host}`, 'Cancel'));
 }
 
 /** Offers to continue a run that ended before its last step. */
@@ -238,8 +238,9 @@ async function offerAgain(id: string, error?: unknown): Promise<void> {
   if (!saved) return;
   const { step } = saved;
   const diverged = error instanceof Error && error.name === 'NotFiniteError';
-  if (diverged && step > 0) offerRun(saved, 'A lower learning rate may help.', `Go back to step ${step}`);
-  else offerRun(saved, step > 0 ? `The run is saved after step ${step}.` : 'The run is saved.', 'Go on');
+  if (diverged && step > 0)
+    offerRun(saved, 'Training diverged. A lower learning rate may help.', `Resume from step ${step}`);
+  else offerRun(saved, step > 0 ? `The run is saved after step ${step}.` : 'The run is saved.', 'Resume');
 }
 
 function showUpTo(step: number, of: TrainConfig, lines = history.value): void {
@@ -268,7 +269,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       const { endNote } = opened.engine.tokenizer;
       if (endNote) inform(`${of.model.path}: ${endNote}.`);
       const from = run.value!.training.keptStep;
-      if (said !== undefined) inform(`${said} Went on ${from < 0 ? 'from the start' : `from step ${from}`}.`.trim());
+      if (said !== undefined) inform(`${said} Resumed from ${from < 0 ? 'the start' : `step ${from}`}.`.trim());
       state.value = run.value!.asked;
     },
     onClosed: (closed) => {
@@ -303,7 +304,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
     onLost: (error, from) => {
       const what = error instanceof Error && error.name === 'WorkerDiedError' ? 'The engine' : 'The GPU';
       said = `${what} was lost at step ${stepsDone.value + 1}.`;
-      inform(`${said} Asking for another...`);
+      inform(`${said} Starting a new one...`);
       showUpTo(from, of);
       state.value = 'loading';
     },
@@ -317,7 +318,7 @@ effect(() => {
     if (session.value !== open || run.value) return;
     open.close();
     session.value = undefined;
-    if (state.value !== 'idle') inform('The GPU was lost. Start opens another.');
+    if (state.value !== 'idle') inform('The GPU was lost. Press Start to open it again.');
   });
 });
 
@@ -345,7 +346,7 @@ export function saveMetrics(): void {
 export function fail(error: unknown): void {
   download.value = undefined;
   if (error instanceof Error && error.name === 'StoppedError') {
-    inform('Stopped in the middle of a step.');
+    inform('Stopped during a step. That step is discarded.');
     state.value = 'done';
     return;
   }

@@ -49,7 +49,7 @@ export async function tryRule(kind: RuleKind, of: AskedRule): Promise<void> {
   const open = await opened(kind, of);
   if (!open) return;
   open.rule.close();
-  stand(kind, { state: 'tried', text: 'It runs. It is not applied yet.' });
+  stand(kind, { state: 'tried', text: 'Works on the tries shown. Not applied yet.' });
 }
 
 /** Applies the rule from the next step on, or from the first step of the next run. */
@@ -102,7 +102,7 @@ export async function adopt(rules: AskedRules, step: number): Promise<void> {
     if (of && of.code === now?.of.code && !now.failed) continue;
     put(kind, of && (await openRule(kind, of)));
     earlier.delete(kind);
-    if (of || now) stand(kind, { state: 'applied', text: `In force at step ${step}: ${of?.name ?? OWN[kind]}.` });
+    if (of || now) stand(kind, { state: 'applied', text: `Active since step ${step}: ${of?.name ?? OWN[kind]}.` });
   }
 }
 
@@ -132,6 +132,6 @@ async function hasFailed(failing: OpenRule, error: unknown): Promise<void> {
   if (now) give(now.trainer, now.session);
   recordChange({ step, failed: kind });
   recordChange({ step: step + 1, rule: kind, name: OWN[kind], ...asked.value[kind] });
-  const left = ` Tries that it could not score teach nothing, and the next step goes by ${goesOn}.`;
+  const left = ` Unscored tries are not trained on. The next step uses ${goesOn}.`;
   refuse(kind, `Failed at step ${step}`, error, left, failing.of.code);
 }

@@ -24,8 +24,8 @@ export async function rulesLetIn({ id, record, changes }: SavedRun, no: string):
   if (!record.foreign || !hasCode(changes)) return true;
   const rules = changes.filter((of): of is RuleChange => 'code' in of).map(({ rule, name }) => `${rule}: ${name}`);
   const text =
-    `This run came as files, with rules that somebody wrote (${[...new Set(rules)].join('; ').slice(0, 300)}). Nothing of them has run yet. They would ` +
-    'run in a sandbox without network, storage or access to this page. Run them?';
+    `This run contains custom rules (${[...new Set(rules)].join('; ').slice(0, 300)}). They have not run yet. They run in a sandbox ` +
+    'without network, storage or access to this page. Run them?';
   if (!(await permission(text, 'Run its rules', no))) return false;
   await (await savedRuns())?.updateRecord(id, { foreign: false });
   return true;

@@ -37,8 +37,8 @@ export async function replayTo(asked: SavedRun, step: number): Promise<void> {
     const to = broken === undefined ? step : broken - 1;
     replay.value = { from, to, steps: [], broken, hasRules: hasCode(changes) };
     state.value = 'loading';
-    if (!(await rulesLetIn(saved, 'Do not replay')))
-      throw new InputError('A replay goes by the rules of the run, and they were not let in.');
+    if (!(await rulesLetIn(saved, 'Cancel')))
+      throw new InputError("A replay needs the run's rules, which you did not allow. Replay again and allow them.");
     const { files, path } = await savedRuns().then((store) => ({ files: store!.files, path: store!.path(saved.id) }));
     const checkpoint = from > 0 ? await loadTrainerCheckpoint(files, `${path}/checkpoints/step-${from}`) : undefined;
     if (to > from) await trainAgain(saved, to, checkpoint);

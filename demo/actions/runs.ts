@@ -40,7 +40,7 @@ export async function stopFirst(): Promise<void> {
 const withStore = (work: (store: SavedRuns) => Promise<void>): void =>
   void (async () => {
     const store = await savedRuns();
-    if (!store) throw new Error('This window keeps no runs.');
+    if (!store) throw new Error('This window cannot store runs. Open the page in a normal window.');
     await work(store);
   })().catch(complain);
 
@@ -90,7 +90,7 @@ export const fork = (run: SavedRun, step: number): void =>
       }
     };
     offer.value = {
-      text: `A fork of ${nameOf(run)} after step ${step}: change the settings, then start it.`,
+      text: `Fork of ${nameOf(run)} after step ${step}: change the settings, then start it.`,
       choices: { 'Start the fork': begin, Cancel: () => (offer.value = undefined) },
     };
     document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus();
@@ -125,6 +125,6 @@ export const load = (files: readonly File[]): void =>
     const { importRun } = await import('../storage/imports.ts');
     const run = await importRun(store, files);
     changes.value++;
-    if (active.value) inform(`${nameOf(run)} is among the runs now.`);
+    if (active.value) inform(`${nameOf(run)} was added to the runs.`);
     else await showRun(run);
   });

@@ -27,13 +27,13 @@ export function adapterName(info: { vendor: string; architecture: string; descri
 }
 
 const NO_WEBGPU =
-  'This browser has no WebGPU, which training needs. Use a current Chrome, Edge, Safari 26 or Firefox 141 or newer; ' +
-  'in Chrome on Linux, start it with --enable-unsafe-webgpu.';
+  'Training needs WebGPU, which this browser lacks. Use a current Chrome or Edge, Safari 26 or Firefox 141, or newer. ' +
+  'On Linux, start Chrome with --enable-unsafe-webgpu.';
 
 const NOT_SECURE =
-  'WebGPU is only there on secure pages, and this page came over plain http from another machine. ' +
+  'WebGPU works only on secure pages, and this page was loaded over plain http from another machine. ' +
   'Open it through https or localhost.';
 
 const NO_ADAPTER =
-  'This browser has WebGPU but finds no GPU it may use. Look at chrome://gpu for the reason; switch on graphics ' +
+  'This browser has WebGPU but cannot use a GPU. See chrome://gpu for the reason. Then turn on graphics ' +
   'acceleration in the settings, update the driver, or start Chrome with --enable-unsafe-webgpu.';

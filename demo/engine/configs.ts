@@ -26,13 +26,16 @@ export const isShipped = (path: string): boolean =>
 /** Returns the text of configs/<name>.yaml. Throws InputError. */
 export async function fetchConfig(name: string): Promise<string> {
   const url = CONFIGS[`../../configs/${name}.yaml`];
-  if (!url) throw new InputError(`There is no configs/${name}.yaml.`);
+  if (!url) throw new InputError(`The page has no configs/${name}.yaml. Choose one of the page's recipes.`);
   return new TextDecoder().decode(await fetchBytes(url, name));
 }
 
 /** Returns the bytes at a URL. Throws InputError that names the file. */
 export async function fetchBytes(url: string, name: string): Promise<Uint8Array<ArrayBuffer>> {
   const response = await fetch(url);
-  if (!response.ok) throw new InputError(`${name} could not be loaded: the server answered ${response.status}.`);
+  if (!response.ok)
+    throw new InputError(
+      `${name} could not be loaded: the server answered ${response.status}. Check the address and reload the page.`,
+    );
   return new Uint8Array(await response.arrayBuffer());
 }

@@ -16,10 +16,12 @@ export function startEngineWorker(): EngineWorker {
     worker.addEventListener('error', ({ message }) =>
       reject(new WorkerDiedError(message ? `${message}.` : NOT_LOADED)),
     );
-    worker.addEventListener('messageerror', () => reject(new WorkerDiedError('A message from it could not be read.')));
+    worker.addEventListener('messageerror', () =>
+      reject(new WorkerDiedError('The engine sent a message that could not be decoded.')),
+    );
   });
   died.catch(() => {}); // callers that await the worker get the error
   return { worker, died };
 }
 
-const NOT_LOADED = 'Its script, or one that it imports, could not be loaded; check the connection and reload the page.';
+const NOT_LOADED = "The engine's script could not be loaded. Check the connection and reload the page.";

@@ -46,7 +46,7 @@ export async function fetchModel(
 export async function fetchTemplate(url: string): Promise<string> {
   if (/^https?:/.test(url)) return new TextDecoder().decode(await fetchBytes(url, url));
   throw new InputError(
-    `model.customChatTemplate is "${url}"; a page has no files, so give the URL of one (https://...), or use the command line.`,
+    `model.customChatTemplate is "${url}", but a page reads no files. Give the URL of a template (https://...), or use the command line.`,
   );
 }
 
@@ -57,5 +57,7 @@ export async function fetchTemplate(url: string): Promise<string> {
 export async function fetchText(path: string): Promise<string> {
   const text = new TextDecoder().decode(await fetchBytes(new URL(path, location.href).href, path));
   if (!/^\s*<!doctype html/i.test(text)) return text;
-  throw new InputError(`There is no ${path} beside the page: the server answered with a page of HTML.`);
+  throw new InputError(
+    `${path} is missing in the folder of the page: the server answered with HTML. Copy the file there.`,
+  );
 }

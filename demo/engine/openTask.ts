@@ -25,9 +25,12 @@ export async function letModuleIn(module: string, ask: Ask): Promise<void> {
   const url = addressOf(module);
   if (isOwn(url) || letIn.has(url.href)) return;
   const text =
-    `This run's task is a module of ${moduleUrl(url.href).host}: ${url.href}. Nothing was fetched from there yet. It would write the problems ` +
-    'and score the answers, in a sandbox without network, storage or access to this page. Load it?';
-  if (!(await ask({ host: url.host, text }))) throw new InputError(`The task module ${url.href} was not loaded.`);
+    `The task of this run is a module from ${moduleUrl(url.href).host}: ${url.href}. Nothing has been downloaded yet. It would write the ` +
+    'problems and score the answers, in a sandbox without network, storage or access to this page. Load it?';
+  if (!(await ask({ host: url.host, text })))
+    throw new InputError(
+      `The task module ${url.href} was not allowed to load. Start again and allow it, or choose another task.`,
+    );
   letIn.add(url.href);
 }
 
@@ -35,11 +38,14 @@ export async function letModuleIn(module: string, ask: Ask): Promise<void> {
 export async function openTask({ task: config, reward }: TrainConfig): Promise<Task> {
   const { module, isolated, options, tools, timeoutS } = config;
   if (config.mcpServers)
-    throw new InputError('task.mcpServers is for the command line; a page has mcpTools, see docs/guides/mcp.md.');
+    throw new InputError(
+      'task.mcpServers works only on the command line. In a page, use mcpTools, see docs/guides/mcp.md.',
+    );
   if (module === undefined) return openShippedTask(config, { readText, loadReward });
   const url = addressOf(module);
   if (isOwn(url) && !isolated) return withTools(await ownTask(url.href, options), tools);
-  if (!isOwn(url) && !letIn.has(url.href)) throw new InputError(`Nobody has let the task module ${url.href} in.`);
+  if (!isOwn(url) && !letIn.has(url.href))
+    throw new InputError(`The task module ${url.href} was not allowed to load. Start the run again and allow it.`);
   const { isolatedTask } = await import('../../src/extensions/modules/isolated.ts');
   const source = {
     entry: url.href,
@@ -51,14 +57,14 @@ export async function openTask({ task: config, reward }: TrainConfig): Promise<T
 }
 
 function loadReward(setting: string, file: string): never {
-  throw new InputError(`${setting} is "${file}"; the page loads no reward from a file, so choose one by name.`);
+  throw new InputError(`${setting} is "${file}", but the page cannot load a reward from a file. Use a reward by name.`);
 }
 
 /** Returns the text of a file in the page's own folder. Throws InputError for any other address. */
 async function readText(path: string): Promise<string> {
   const url = new URL(path, document.baseURI);
   if (isOwn(url)) return fetchText(path);
-  throw new InputError(`The file ${path} is not the page's own; put it into the folder of the page.`);
+  throw new InputError(`The file ${path} is outside the page's folder. Copy it there.`);
 }
 
 /** Returns the folder of the page. */
@@ -70,7 +76,7 @@ const isOwn = (url: URL): boolean => url.href.startsWith(folder());
 function addressOf(module: string): URL {
   if (!URL.canParse(module) && !/^\.{0,2}\//.test(module))
     throw new InputError(
-      `task.module is "${module}"; a page takes https://..., or ./NAME.js for a file that lies with it. Packages are for the command line.`,
+      `task.module is "${module}", but a page takes https://..., or ./NAME.js for a file in its folder. Use packages on the command line.`,
     );
   const url = new URL(module, document.baseURI);
   return isOwn(url) ? url : moduleUrl(url.href);
@@ -86,6 +92,6 @@ async function ownTask(address: string, options: TrainConfig['task']['options'])
     return { ...checkTask(address, made), sha256: await sha256Of(new Map([[address, text]])) };
   } catch (error) {
     if (error instanceof InputError) throw error;
-    throw new InputError(`The task module ${address} does not load: ${describe(error)}.`, { cause: error });
+    throw new InputError(`The task module ${address} cannot be loaded: ${describe(error)}.`, { cause: error });
   }
 }

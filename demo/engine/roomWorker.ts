@@ -69,8 +69,8 @@ function certificateSentence(error: unknown, address: string): InputError | unde
   const url = new URL(address);
   if (url.protocol !== 'wss:' || (error as Error).name !== 'ConnectionError') return undefined;
   return new InputError(
-    `No secure connection to ${address}. A page is not told why: "webgrpo room" may not run there, this machine may not reach it, or this browser may not trust its certificate; ` +
-      `open https://${url.host}/ in another tab, and if the browser warns of the certificate there, have it trusted, and join again.`,
+    `No secure connection to ${address}. The server may be down or unreachable, or its certificate may not be trusted. ` +
+      `Open https://${url.host}/ in another tab, accept the certificate if the browser warns, and join again.`,
     { cause: error },
   );
 }
@@ -95,7 +95,7 @@ async function openFor(room: OpenedRoom, onLost: (error: unknown) => void): Prom
   checkRoomTask(config.task);
   if (config.task.module !== undefined)
     throw new InputError(
-      `The room's task is the module ${config.task.module}, and a page runs none for a room; use "webgrpo join" with --module FILE.`,
+      `The room's task is the module ${config.task.module}, which a page cannot load for a room. Use "webgrpo join --module FILE".`,
     );
   const task = await openTask(config);
   const { worker, died } = startEngineWorker();

@@ -83,7 +83,7 @@ async function imitate(
 }
 
 function refuse(): never {
-  throw new Error('A warm start of the page reads no files.');
+  throw new Error('A warm start in the page cannot read files. Use the command line.');
 }
 
 /** Undefined if the browser stores no files, as in some private windows. */

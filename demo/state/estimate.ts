@@ -128,7 +128,7 @@ export function costOf(config: TrainConfig, own: TrainConfig): string {
   const [seconds, recorded] = [recordedSeconds(config), RECORDED[name]];
   const isOwnSize = JSON.stringify(engineSizes(config)) === JSON.stringify(engineSizes(own));
   const cost = [
-    seconds === undefined ? 'how long that takes is known after a few steps' : timeInWords(seconds),
+    seconds === undefined ? 'time known after a few steps' : timeInWords(seconds),
     ...(recorded && isOwnSize ? [`${memoryInWords(recorded.memoryMib)} of GPU memory`] : []),
   ];
   return (

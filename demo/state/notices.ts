@@ -42,7 +42,7 @@ function explained(error: unknown): { title: string; text: string } {
   if (name === 'NoAdapterError') return { title: 'No GPU found.', text: message };
   if (name === 'OutOfMemoryError') return { title: 'Not enough GPU memory.', text: message };
   if (name === 'DeviceLostError' || /device (was |is )?lost/i.test(message))
-    return { title: 'The GPU was lost.', text: 'It failed again and again; close the browser and open it once more.' };
+    return { title: 'The GPU was lost.', text: 'It failed repeatedly. Restart the browser and try again.' };
   if (name === 'WorkerDiedError') return { title: 'The engine stopped.', text: message };
   return { title: 'Something went wrong.', text: message };
 }

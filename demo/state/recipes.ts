@@ -24,7 +24,7 @@ export const RECIPES: readonly Recipe[] = [
   {
     name: DEFAULT_RECIPE,
     title: 'Calculator',
-    sentence: 'The model learns to use a calculator in place of guessing.',
+    sentence: 'The model learns to use a calculator instead of guessing.',
     problems: 'word problems',
     question: 'Ben had 53 toys but 8 broke. Ben packs the rest in boxes of 5. How many boxes?',
     answer: 'calculator(53-8), calculator(45/5), 9',
@@ -32,7 +32,7 @@ export const RECIPES: readonly Recipe[] = [
   {
     name: 'reverse-text',
     title: 'Backwards',
-    sentence: 'From random numbers to a model that spells a few letters backwards.',
+    sentence: 'Starts from random weights and learns to spell letters backwards.',
     problems: 'texts',
     question: 'daj',
     answer: 'jad',
@@ -40,7 +40,7 @@ export const RECIPES: readonly Recipe[] = [
   {
     name: 'countdown',
     title: 'Countdown',
-    sentence: 'The model makes a number from others, and a rule checks its sum.',
+    sentence: 'The model combines numbers to reach a target, and a rule checks the arithmetic.',
     problems: 'numbers',
     question: 'Make 6 from 2, 4.',
     answer: '2+4',
@@ -48,7 +48,7 @@ export const RECIPES: readonly Recipe[] = [
   {
     name: 'tic-tac-toe',
     title: 'Tic-tac-toe',
-    sentence: 'A model that plays at random finds out how to win.',
+    sentence: 'A model that plays at random learns to win.',
     problems: 'games',
     question: 'You are X; the cells are 1 to 9, and O has 7.',
     answer: '5, then 2, then 8',
@@ -56,7 +56,7 @@ export const RECIPES: readonly Recipe[] = [
   {
     name: 'adventure',
     title: 'Adventure',
-    sentence: 'In a house of a few rooms: find the key, open the door, get out.',
+    sentence: 'Find the key, open the door and leave the house.',
     problems: 'houses',
     question: 'You are in the cellar. Exits: east, south. The door east is locked. Here: key.',
     answer: 'take key, use key, go east',
@@ -64,11 +64,11 @@ export const RECIPES: readonly Recipe[] = [
   {
     name: 'search-qa',
     title: 'Search',
-    sentence: 'To answer, the model searches documents, opens them and goes on from there.',
+    sentence: 'The model answers questions by searching and opening documents.',
     problems: 'questions',
     question: 'Who is the mayor where Nali lives?',
     answer: 'search(Nali), open, search(Vizona), open, Tetezo',
-    noCurve: 'No curve: no run of this recipe has got better yet.',
+    noCurve: 'No curve: GRPO has not improved this recipe yet.',
   },
 ];
 
@@ -81,6 +81,8 @@ export async function fetchRecipe(name: string): Promise<string> {
   if (recipeOf(name)) return fetchConfig(name);
   const names = RECIPES.map((recipe) => recipe.name);
   const warm = names.find((known) => `${known}-sft` === name);
-  if (warm) throw new InputError(`${name} is the beginning of ${warm}, which makes it by itself; choose ${warm}.`);
-  throw new InputError(`The page has no recipe "${name}"; it has ${names.join(', ')}. Others run on the command line.`);
+  if (warm) throw new InputError(`${name} is the warm start of ${warm}, which runs it automatically. Choose ${warm}.`);
+  throw new InputError(
+    `Unknown recipe "${name}". Recipes of the page: ${names.join(', ')}. Other recipes run on the command line.`,
+  );
 }

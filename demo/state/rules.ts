@@ -121,17 +121,17 @@ function keep(to: readonly RunChange[]): void {
 /** Settings that a visitor can change during a run. */
 export const LIVE_FIELDS = [
   { key: 'actor.optim.lr', label: 'Learning rate', why: 'How far an update moves the weights.' },
-  { key: 'rollout.temperature', label: 'Temperature', why: 'Above 1 the model draws bolder, below 1 it plays safe.' },
-  { key: 'actor.clipRatioLow', label: 'Clip below', why: 'How much less likely one step may make a token.' },
-  { key: 'actor.clipRatioHigh', label: 'Clip above', why: 'How much more likely one step may make a token.' },
-  { key: 'actor.klLossCoef', label: 'KL coefficient', why: 'Pulls the model back to where it started.' },
-  { key: 'actor.entropyCoeff', label: 'Entropy bonus', why: 'Pays for staying undecided.' },
+  { key: 'rollout.temperature', label: 'Temperature', why: 'Above 1, sampling is more random. Below 1, less.' },
+  { key: 'actor.clipRatioLow', label: 'Clip below', why: "Lower limit of a token's ratio: 1 minus this." },
+  { key: 'actor.clipRatioHigh', label: 'Clip above', why: "Upper limit of a token's ratio: 1 plus this." },
+  { key: 'actor.klLossCoef', label: 'KL coefficient', why: 'Keeps the model close to the start model.' },
+  { key: 'actor.entropyCoeff', label: 'Entropy bonus', why: 'Rewards higher entropy.' },
 ] as const;
 const TITLES: Readonly<Record<RuleKind, string>> = { reward: 'Reward', loss: 'Loss', tool: 'Tool' };
 
 function worded(change: RunChange): string {
   if ('rule' in change) return `${TITLES[change.rule]}: ${change.name}`;
-  if ('failed' in change) return `${TITLES[change.failed]}: failed; what it had not judged taught nothing`;
+  if ('failed' in change) return `${TITLES[change.failed]}: failed, unscored tries were not trained on`;
   const name = LIVE_FIELDS.find(({ key }) => key === change.key)?.label ?? change.key;
   return `${name} ${change.from} \u2192 ${change.to}`;
 }

@@ -38,7 +38,9 @@ export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download
 export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const folder = await checkpointOf(runs, run);
   if (await runs.files.exists(`${folder}/${ADAPTER_CONFIG}`))
-    throw new InputError('This run trains an adapter: save the model, and fold the adapter in by "webgrpo merge".');
+    throw new InputError(
+      'This run trained a LoRA adapter. Save the model, then merge the adapter with "webgrpo merge".',
+    );
   const { ggufModel } = await import('../../src/extensions/gguf/index.ts');
   const model = withTokenizer(folder, await loadCheckpoint(sourceOf(runs.files, folder)));
   const name = `${fileName(run)}-step-${run.step}`;
@@ -66,7 +68,7 @@ export async function reportPage(runs: SavedRuns, run: SavedRun): Promise<Downlo
 async function checkpointOf(runs: SavedRuns, run: SavedRun): Promise<string> {
   const folder = await newestCheckpoint(runs.files, runs.path(run.id));
   if (folder !== undefined) return folder;
-  throw new InputError('This run has no saved model yet: the first comes after a step.');
+  throw new InputError('This run has no saved model yet. The first one is saved after step 1.');
 }
 
 const sourceOf = (files: FileSystem, folder: string) => async (name: string) =>

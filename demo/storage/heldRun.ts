@@ -62,7 +62,7 @@ export class HeldRun {
   /** Resumes a run in its current state. Throws InputError if another tab holds it, or if none of its checkpoints is intact. */
   static async resume(runs: SavedRuns, id: string, config: TrainConfig): Promise<ReopenedRun> {
     const release = await claim(id, CLAIM_MS);
-    if (!release) throw new InputError('This run is open in another tab.');
+    if (!release) throw new InputError('This run is open in another tab. Close that tab and try again.');
     try {
       const { files } = runs;
       const [path, saved, notes] = [runs.path(id), await runs.read(id), [] as string[]];
@@ -110,8 +110,8 @@ export class HeldRun {
     if (needed <= left) return;
     const mib = (bytes: number) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
     throw new InputError(
-      `A checkpoint takes ${mib(needed)} (${needed} bytes), and the browser has ${mib(left)} (${left} bytes) left for this page: the run goes ` +
-        'on, and is saved again when there is room. Free disk space, or clear the data of this site.',
+      `The checkpoint needs ${mib(needed)} (${needed} bytes), but the browser has ${mib(left)} (${left} bytes) left for this site. ` +
+        "The run continues unsaved until there is space. Free disk space or clear this site's data.",
     );
   }
 }

@@ -23,7 +23,7 @@ export async function importRun(runs: SavedRuns, chosen: readonly File[]): Promi
   const size = chosen.reduce((sum, file) => sum + file.size, 0);
   if (size > MAX_BYTES)
     throw new InputError(
-      `These files have ${Math.round(size / 2 ** 20)} MiB; a page opens runs up to ${MAX_BYTES / 2 ** 20} MiB.`,
+      `The files are ${Math.round(size / 2 ** 20)} MiB, but a page opens at most ${MAX_BYTES / 2 ** 20} MiB. Leave out older checkpoints.`,
     );
   const files = runOf(await unpacked(chosen));
   const text = (name: string) => new TextDecoder().decode(files.get(name));
@@ -57,6 +57,6 @@ function runOf(all: ReadonlyMap<string, Uint8Array>): Map<string, Uint8Array> {
   for (const path of files.keys()) if (!WANTED.test(path)) files.delete(path);
   if (files.has('config.yaml') && files.has('metrics.jsonl')) return files;
   throw new InputError(
-    'This is no run: a run has config.yaml and metrics.jsonl. Choose a folder such as runs/NAME of the command line, or a .zip that this page saved.',
+    'Not a run folder: config.yaml or metrics.jsonl is missing. Choose a folder such as runs/NAME, or a .zip saved by this page.',
   );
 }

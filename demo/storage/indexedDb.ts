@@ -40,7 +40,7 @@ class IndexedDbFiles implements FileSystem {
   async read(path: string, begin?: number, end?: number): Promise<Uint8Array> {
     const bytes = await this.#get(path);
     if (bytes) return begin === undefined && end === undefined ? bytes : bytes.slice(begin, end);
-    throw new InputError(`Cannot read ${path}: the browser keeps no such file.`);
+    throw new InputError(`Cannot read ${path}: file not found in browser storage.`);
   }
 
   async sha256(path: string): Promise<string> {

@@ -92,7 +92,7 @@ export function readChanges(text: string, source: string): RunChange[] {
       const change = parsed(line);
       if (isChange(change)) return change;
       throw new InputError(
-        `${source}, line ${i + 1} is no change of a run: a line has a step and a setting, or a step and a rule (${RULE_KINDS.join(', ')}) with its name and code.`,
+        `${source}, line ${i + 1} is not a change of a run. A line needs a step and a setting, or a step and a rule (${RULE_KINDS.join(', ')}) with its name and code.`,
       );
     });
 }

@@ -150,6 +150,6 @@ export function tokensToTry(): RuleTokens {
 /** Returns the task's tools with this one added; it replaces one of the same name. Throws InputError. */
 function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
   const taken = environments.some((one) => one.name === tool.name || one.tools?.some(({ name }) => name === tool.name));
-  if (taken) throw new InputError(`The task's environment has a tool "${tool.name}"; take another name.`);
+  if (taken) throw new InputError(`The task's environment already has a tool "${tool.name}". Choose another name.`);
   return [...tools.filter(({ name }) => name !== tool.name), tool];
 }

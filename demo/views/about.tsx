@@ -8,7 +8,7 @@ export function About() {
   return (
     <>
       <details class="fold">
-        <summary>Words of this page</summary>
+        <summary>Glossary</summary>
         <dl class="words">
           {Object.entries(GLOSSARY).map(([word, meaning]) => (
             <div key={word}>
@@ -19,7 +19,7 @@ export function About() {
         </dl>
       </details>
       <p>
-        {`webgrpo ${version}, ${license}. Model, training and problems stay in this tab, unless it joins a room. The method: `}
+        {`webgrpo ${version}, ${license}. Everything runs in this tab, and nothing is uploaded unless the tab joins a room. Method: `}
         <a href="https://arxiv.org/abs/2402.03300">GRPO, in DeepSeekMath</a>.
       </p>
     </>

@@ -12,7 +12,7 @@ const STATES: Record<State, string> = {
   pausing: 'Pauses after this step.',
   paused: 'Paused.',
   stopping: 'Stopping.',
-  done: 'The run is over.',
+  done: 'The run has ended.',
   failed: 'The run failed.',
   'no-gpu': 'No GPU.',
 };

@@ -44,7 +44,7 @@ export function Buttons() {
         {now !== 'stopping' ? 'Stop' : evaluation.value?.canSkip ? 'Skip evaluation' : 'Stop now'}
       </Action>
       <Action
-        title="metrics.jsonl of this run, as the command line writes it"
+        title="Downloads metrics.jsonl, in the command line's format"
         off={history.value.length === 0}
         onClick={saveMetrics}
       >

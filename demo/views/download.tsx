@@ -19,7 +19,7 @@ function Downloading({ file, received, total }: NonNullable<typeof download.valu
 }
 
 const Imitating = ({ step, total }: NonNullable<typeof warmStart.value>) => (
-  <Bar text={`First the model imitates examples: ${step} of ${total} steps`} label="Imitation" share={step / total} />
+  <Bar text={`Warm start on example answers: step ${step} of ${total}`} label="Warm start" share={step / total} />
 );
 
 const Bar = ({ text, label, share }: { text: string; label: string; share: number | undefined }) => (

@@ -18,8 +18,8 @@ export function Notices() {
       {otherTabs.value > 0 && (
         <div class="notice warning">
           {active.value
-            ? 'Another tab is training too: both share the GPU, and each is slower.'
-            : 'Another tab is training: a run started here would share the GPU with it.'}
+            ? 'Another tab is training too. Both share the GPU and run slower.'
+            : 'Another tab is training. A run started here would share its GPU.'}
         </div>
       )}
       {unsaved !== undefined && (
@@ -52,7 +52,7 @@ export function Adapter() {
     <span id="adapter" data-software={found ? String(found.isSoftware) : undefined}>
       {found?.isSoftware ? (
         <>
-          <b>Software adapter:</b> {`${name}, on the CPU. Minutes where a GPU takes seconds.`}
+          <b>Software adapter:</b> {`${name} on the CPU, much slower than a GPU.`}
         </>
       ) : (
         name

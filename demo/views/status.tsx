@@ -59,7 +59,7 @@ function doing(): string {
   const detail =
     phase.value === 'generate' && scored.value > 0 ? ` ${scored.value} of ${triesOfStep(config.value)}` : '';
   const evaluated = phase.value === 'validate' ? evaluating() : '';
-  const after = { pausing: ', then pause', stopping: ', then stop' }[state.value as string] ?? '';
+  const after = { pausing: ', then pauses', stopping: ', then stops' }[state.value as string] ?? '';
   return `${PHASES[phase.value]}${detail}${evaluated}${after}`;
 }
 

@@ -29,7 +29,7 @@ export function findAdapter() {
   if (chosen) {
     if (found) return { ...found, env: {}, icd: chosen };
     throw new SetupError(
-      `VK_ICD_FILENAMES is "${chosen}", but Dawn finds no adapter through it; correct it, or unset it to let set-up choose.`,
+      `VK_ICD_FILENAMES is "${chosen}", but Dawn finds no adapter through it. Correct it, or unset it to let set-up choose.`,
     );
   }
   if (found && !found.software) return { ...found, env: {}, icd: '' };

@@ -37,7 +37,7 @@ export const CHROMIUM_ARGS = [
 export function findChromium(env = process.env) {
   if (env.CHROME_PATH) {
     if (existsSync(env.CHROME_PATH)) return env.CHROME_PATH;
-    throw new SetupError(`CHROME_PATH is "${env.CHROME_PATH}", which does not exist; correct it or unset it.`);
+    throw new SetupError(`CHROME_PATH is "${env.CHROME_PATH}", which does not exist. Correct it or unset it.`);
   }
   return installedChromium(env);
 }

@@ -4,7 +4,8 @@ import { posix } from 'node:path';
 
 /**
  * @typedef {{ file: string, number: number, text: string }} Line
- * @typedef {{ name: string, of: ('comments' | 'docs')[], pattern: RegExp }} Rule
+ * @typedef {'comments' | 'docs' | 'strings'} Kind
+ * @typedef {{ name: string, of: Kind[], pattern: RegExp }} Rule
  */
 
 /** Files whose comments and sentences are counted, in the notation of `git ls-files`. Printed pages and the log are not counted. */
@@ -14,6 +15,7 @@ export const COUNTED = {
     '*.md',
     ...['reference/cli', 'reference/config', 'reference/from-trl-verl', 'lab/log'].map((page) => `:!docs/${page}.md`),
   ],
+  strings: ['src', 'demo', ':!*.css', ':!*.bin', ':!*.png', ':!*.md'],
 };
 
 /** @type {Rule[]} */
@@ -40,15 +42,100 @@ export const RULES = [
   },
   { name: 'is no X, is none', of: ['comments', 'docs'], pattern: /\b(is|are|was) (no [a-z]|none\b)/i },
   { name: 'throws X where', of: ['comments'], pattern: /throws [a-z]+ where/i },
+  {
+    name: 'is no X, is none in a string',
+    of: ['strings'],
+    pattern: /(?<!\bthere )\b(is|are|was|were) (no (?!longer\b)[a-z]|none\b)/i,
+  },
+  { name: 'nobody, somebody, whoever in a string', of: ['strings'], pattern: /\b(no|some|any)body\b|\bwhoever\b/i },
+  {
+    name: 'goes on, under way, anew, stands still, gives up in a string',
+    of: ['strings'],
+    pattern: /\b(go(es)?|went|gone|going) on\b|\bunder way\b|\banew\b|\bstands? still\b|\bgiv(es?|en|ing) up\b/i,
+  },
+  {
+    name: 'two sentences joined by a semicolon in a string',
+    of: ['strings'],
+    pattern:
+      /; (add|answer|ask|call|check|choose|correct|did you mean|delete|give|install|leave|lower|make|name|pass|put|raise|register|remove|rename|return|save|send|set|start|take|train|try|use|wait|write)\b(?! =|@)/i,
+  },
 ];
 
 /**
  * @param {Rule} rule
- * @param {{ comments: Line[], docs: Line[] }} texts
+ * @param {Record<Kind, Line[]>} texts
  * @returns {Line[]}
  */
 export const matching = ({ of, pattern }, texts) =>
   of.flatMap((kind) => texts[kind].filter(({ text }) => pattern.test(text)));
+
+const REGEX = /\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+\//y;
+const QUOTED = /'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"/y;
+const COMMENT = /\/\/[^\n]*|\/\*[^]*?\*\/|<!--[^]*?-->/y;
+const BETWEEN_TAGS = /(?<=>)[^<>{}=;()`]*[a-z]{2}[^<>{}=;()`]*(?=[<{])/y;
+/** A template that holds a program or a kernel is not text. */
+const PROGRAM = /=> \{|\b(fn|function) \w+\(|\bconst [\w{]+[^.]* = /;
+
+/**
+ * Strings, templates and texts between tags of a source file, in which users read errors, logs and labels. Literals that `+` joins are one text.
+ * @param {string} source
+ * @param {string} file
+ * @returns {Line[]} one per text: the line that it starts in, and its text on one line
+ */
+export function stringsOf(source, file) {
+  /** @type {Line[]} */
+  const found = [];
+  const hasTags = /\.(tsx|html)$/.test(file);
+  let [at, end] = [0, -1];
+  const take = (/** @type {RegExp} */ pattern) => {
+    pattern.lastIndex = at;
+    const [token] = pattern.exec(source) ?? [];
+    if (token !== undefined) at += token.length;
+    return token;
+  };
+  const add = (/** @type {number} */ start, /** @type {string} */ raw) => {
+    const text = raw.replaceAll(/\s+/g, ' ');
+    const before = found.at(-1);
+    if (before && end >= 0 && /^\s*\+\s*$/.test(source.slice(end, start))) before.text += text;
+    else if (!PROGRAM.test(raw)) found.push({ file, number: source.slice(0, start).split('\n').length, text });
+    end = at;
+  };
+  /** Reads a template whose backtick was read. Strings in its `${}` are texts of their own. */
+  const template = () => {
+    const start = at;
+    for (; at < source.length && source[at] !== '`'; at++) {
+      if (source[at] === '\\') at++;
+      else if (source.startsWith('${', at)) {
+        at += 2;
+        code('}');
+        at--;
+      }
+    }
+    at++;
+    add(start - 1, source.slice(start, at - 1));
+  };
+  /** Reads code up to the bracket that closes it. */
+  const code = (/** @type {string} */ closing) => {
+    let depth = 0;
+    while (at < source.length) {
+      const [start, letter] = [at, source[at]];
+      if (take(COMMENT) !== undefined) continue;
+      const quoted = take(QUOTED);
+      const text = quoted?.slice(1, -1) ?? (hasTags ? take(BETWEEN_TAGS) : undefined);
+      if (text !== undefined) {
+        add(start, text);
+        continue;
+      }
+      if (letter === '/' && /[=(,:!&|?[]\s*$/.test(source.slice(Math.max(0, at - 20), at)) && take(REGEX)) continue;
+      at++;
+      if (letter === '`') template();
+      else if (letter === '{') depth++;
+      else if (letter === '}' && depth-- === 0 && closing === '}') return;
+    }
+  };
+  code('');
+  return found;
+}
 
 const MAX_WORDS = 40;
 

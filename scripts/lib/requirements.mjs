@@ -17,7 +17,7 @@ export const thisSystem = () => ({ platform: process.platform, hasApt: existsSyn
 const INSTALL = {
   adapter: {
     apt: 'apt-get install chromium (its SwiftShader runs on the CPU), or install a Vulkan driver for your GPU',
-    darwin: 'macOS brings Metal: update macOS, or run on a machine with a GPU',
+    darwin: 'macOS includes Metal: update macOS, or run on a machine with a GPU',
     win32: 'update the GPU driver (Dawn uses Direct3D 12)',
     other: 'install a Vulkan driver for your GPU, or Chromium and set CHROME_PATH (its SwiftShader runs on the CPU)',
   },

@@ -53,8 +53,8 @@ function parse(args: readonly string[], options: Record<string, { type: 'string'
     const [reason] = (error as Error).message.split('. ');
     const [mistyped] = /(?<=Unknown option ')--[^']+/.exec(reason) ?? [];
     const meant = mistyped === undefined ? undefined : nearestOption(mistyped, known);
-    const hint = meant === undefined ? '' : ` did you mean ${meant}?`;
-    throw new InputError(`${reason.replace(/\.$/, '')};${hint} known options: ${known.join(', ')}.`);
+    const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
+    throw new InputError(`${reason.replace(/\.$/, '')}.${hint} Known options: ${known.join(', ')}.`);
   }
 }
 
@@ -78,6 +78,7 @@ export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: 
 /** Returns the only file name of a command. Throws InputError if there is not exactly one. */
 export function oneFile(positionals: readonly string[], what: string): string {
   if (positionals.length === 1) return positionals[0];
-  if (positionals.length === 0) throw new InputError(`Which ${what}? Give its file name; --help shows an example.`);
+  if (positionals.length === 0)
+    throw new InputError(`No ${what} was given. Give its file name. --help shows an example.`);
   throw new InputError(`One ${what} is expected, but there are ${positionals.length}: ${positionals.join(', ')}.`);
 }

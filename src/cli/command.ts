@@ -24,5 +24,5 @@ export interface Output {
 }
 
 export const JSON_FLAG: Record<string, FlagSpec> = {
-  json: { help: 'print one JSON object on standard output, and nothing else there' },
+  json: { help: 'print one JSON object on standard output, and nothing else' },
 };

@@ -23,7 +23,7 @@ export function configText(part?: string): { text: string; keys: CommandKey[] } 
   const keys = all.filter(isAsked);
   if (keys.length === 0) {
     const parts = [...Object.keys(SCHEMAS), ...new Set(all.map(({ path }) => path.split('.')[0]))];
-    throw new InputError(`The config has no part "${part}"; there are ${parts.join(', ')}.`);
+    throw new InputError(`The config has no part "${part}". There are ${parts.join(', ')}.`);
   }
   const line = (key: CommandKey) => `${key.path}: ${showDefault(key)}\n    ${key.range}${unit(key)}. ${key.why}`;
   const sections = Object.keys(SCHEMAS).flatMap((command) => {

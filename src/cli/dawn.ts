@@ -29,7 +29,7 @@ export async function installDawn(): Promise<void> {
   if (dawn) return;
   const options = !isRobust ? ['enable-dawn-features=disable_robustness'] : [];
   const { create, globals } = await import('webgpu').catch((error: unknown) => {
-    throw new NoAdapterError(`WebGPU for Node is missing; install it with "npm install webgpu" (${String(error)}).`);
+    throw new NoAdapterError(`WebGPU for Node is missing. Install it with "npm install webgpu" (${String(error)}).`);
   });
   Object.assign(globalThis, globals);
   dawn = await withDriver(() => create(options));

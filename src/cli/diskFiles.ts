@@ -126,7 +126,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     size: async (path) => {
       const found = await stat(path);
       // Reading a pipe could wait forever, and a folder has no bytes.
-      if (found?.isFile() === false) throw new InputError(`${path} is no file; give a folder of files.`);
+      if (found?.isFile() === false) throw new InputError(`${path} is not a file. Give a folder of files.`);
       return found?.size;
     },
     async read(path, begin, end) {
@@ -242,15 +242,15 @@ const REASONS: Record<string, string> = {
   ENOTDIR: 'a part of its path is a file, not a folder',
   EEXIST: 'there is a file in its place',
   ENOTEMPTY: 'something else is in its place',
-  ENAMETOOLONG: 'the name is too long for this disk; choose a shorter one',
+  ENAMETOOLONG: 'the name is too long for this disk. Choose a shorter one',
   EMFILE: 'too many files are open (ulimit -n)',
   ENFILE: 'too many files are open on this machine',
-  EIO: 'the disk reports an error of its own; look at the system log',
+  EIO: 'the disk reports an error. Look at the system log',
   EBUSY: 'another program holds it',
   EFBIG: 'this disk takes no file of that size',
   ELOOP: 'its path is a circle of links',
   EINVAL: 'this disk does not take such a name',
-  ERR_INVALID_ARG_VALUE: 'there is a NUL character in its name, which no file has; take it out',
+  ERR_INVALID_ARG_VALUE: 'there is a NUL character in its name. Remove it',
   ESTALE: 'the network disk has lost it',
   ...FULL,
 };
@@ -275,7 +275,7 @@ async function diskError(
     const free = await freeBytes(fs, path);
     const room = free === undefined ? '' : `, and ${free} are free`;
     return new InputError(
-      `Cannot write ${path}: ${REASONS[code]} (${bytes} bytes are needed${room}). What was saved before is whole; free some room, then go on.`,
+      `Cannot write ${path}: ${REASONS[code]} (${bytes} bytes are needed${room}). What was saved before is intact. Free some space, then resume.`,
       cause,
     );
   }

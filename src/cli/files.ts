@@ -35,7 +35,7 @@ export async function readText(path: string): Promise<string> {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw new InputError(`${path} is no text in UTF-8; save it in that encoding.`);
+    throw new InputError(`${path} is not UTF-8 text. Save it as UTF-8.`);
   }
 }
 

@@ -28,7 +28,7 @@ export async function importModules(files: readonly string[]): Promise<void> {
     const register = await defaultFunction(
       '--import',
       file,
-      'write "export default ({ registerPolicyLoss }) => { ... }"',
+      'Write "export default ({ registerPolicyLoss }) => { ... }"',
     );
     await register(LIBRARY);
   }
@@ -48,7 +48,7 @@ export async function defaultFunction(
   if (!existsSync(path)) throw new InputError(`${setting}: there is no ${file}.`);
   const module = await load(path, `${setting} ${file}`);
   if (typeof module.default === 'function') return module.default as (...args: unknown[]) => unknown;
-  throw new InputError(`${setting} ${file}: it has no default export that is a function; ${remedy}.`);
+  throw new InputError(`${setting} ${file}: it has no default export that is a function. ${remedy}.`);
 }
 
 /** Returns the reward that is a module's default function. Throws InputError. @param setting name of the setting in errors */
@@ -56,7 +56,7 @@ export async function importReward(setting: string, file: string): Promise<Task[
   const reward = (await defaultFunction(
     setting,
     file,
-    'write "export default (sample) => sample.response.length"',
+    'Write "export default (sample) => sample.response.length"',
   )) as JsonlReward;
   return async (sample) => scored(await reward(sample));
 }

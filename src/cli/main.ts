@@ -110,7 +110,7 @@ async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']
 function commandOf(name: string): Command {
   if (Object.hasOwn(COMMANDS, name)) return COMMANDS[name];
   throw new InputError(
-    `Unknown command "${name}"; did you mean "${nearestKey(name, Object.keys(COMMANDS))}"? See --help.`,
+    `Unknown command "${name}". Did you mean "${nearestKey(name, Object.keys(COMMANDS))}"? See --help.`,
   );
 }
 

@@ -94,7 +94,7 @@ export class Gpu {
     const limit = this.#maxBindingBytes;
     if (bytes > limit)
       throw new RangeError(
-        `Buffer "${label}" needs ${bytes} bytes but this device binds at most ${limit}; split the tensor or shrink the batch.`,
+        `Buffer "${label}" needs ${bytes} bytes but this device binds at most ${limit}. Split the tensor or shrink the batch.`,
       );
     this.#expectRoom(label, bytes);
     this.#throwIfFailed();
@@ -341,7 +341,7 @@ export class Gpu {
   #expectRoom(label: string, bytes: number): void {
     if (this.counters.bytes + bytes <= this.#maxBytes) return;
     throw new OutOfMemoryError(
-      `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use; lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
+      `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use. Lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
     );
   }
 

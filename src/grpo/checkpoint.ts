@@ -17,7 +17,7 @@ export async function finiteWeights(model: ModelEngine, step: number, lr: number
     if (!data.every(Number.isFinite))
       throw new NotFiniteError(
         step,
-        `After step ${step} the weights are not finite ("${name}"); lower actor.optim.lr (${lr}).`,
+        `After step ${step} the weights are not finite ("${name}"). Lower actor.optim.lr (${lr}).`,
       );
   return weights;
 }

@@ -85,7 +85,7 @@ export class RunHealth implements StatefulPart {
     const score = metrics['critic/score/mean']?.toFixed(3);
     const silent =
       `The run has stopped learning: in the last ${SILENT_STEPS} steps all samples of a group earned the same (mean score ${score}), so no ` +
-      'sample was better than another. It goes on; look at the problems (too hard, too easy) and at the samples (all alike?).';
+      'sample was better than another. The run continues. Look at the problems (too hard, too easy) and at the samples (all alike?).';
     return [
       ...(isFailing ? [{ step, reason: this.#failing.reason }] : []),
       ...(this.#silent === SILENT_STEPS ? [{ step, reason: silent }] : []),
@@ -131,7 +131,7 @@ export class RunHealth implements StatefulPart {
     throw new NotFiniteError(
       step,
       `${FAULTS_TO_STOP} steps in a row had numbers that are not finite, the last of them step ${step}: ${this.#hopeless}. Lower actor.optim.lr (${lr}), ` +
-        'or look at the rewards, the loss and the model that it started from.',
+        'or look at the rewards, the loss and the start model.',
     );
   }
 
@@ -156,7 +156,7 @@ export class SampleFaults {
     const kinds = [...this.#reasons].filter(([kind]) => !this.#reported.has(kind));
     return kinds.map(([kind, message]) => {
       this.#reported.add(kind);
-      const reason = `${message} The sample is left out (trainer.onError: skip); more like it are only counted.`;
+      const reason = `${message} The sample is skipped (trainer.onError: skip). More errors of this kind are only counted.`;
       return { step, reason };
     });
   }

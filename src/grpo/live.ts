@@ -57,8 +57,8 @@ export function withSettings(
   const changed = resolveTrainTree(tree, 'change');
   if (changed.actor.useKlLoss && !reference)
     throw new InputError(
-      `change: "actor.klLossCoef" is ${klLossCoef}, but this run was started without a reference, which takes memory of its own; ` +
-        'start a run with actor.klLossCoef above 0, and change it then.',
+      `change: "actor.klLossCoef" is ${klLossCoef}, but this run was started without a reference model. ` +
+        'Start a run with actor.klLossCoef above 0, then change it.',
     );
   return changed;
 }
@@ -69,13 +69,13 @@ function refuseFixed(config: TrainConfig, key: string): void {
     throw new InputError(`change: "${key}" ${why}`);
   };
   if (!LIVE_SETTINGS.some((live) => live === key))
-    refuse(`stays as it is while a run goes on; what may change is ${LIVE_SETTINGS.join(', ')}. Start a run with it.`);
+    refuse(`cannot change during a run; allowed: ${LIVE_SETTINGS.join(', ')}. Start a run with it.`);
   if (key === 'actor.entropyCoeff' && actor.entropyTarget !== undefined)
-    refuse('follows actor.entropyTarget in this run; start one without that.');
+    refuse('follows actor.entropyTarget in this run. Start one without that.');
   const isLate = rollout.partialRollout || algorithm.replayBufferSize > 0 || pipelineOf(config).isAsync;
   if (key.startsWith('rollout.') && isLate)
     refuse(
-      'cannot change where a step trains on tokens of earlier steps; start a run without rollout.partialRollout, ' +
+      'cannot change if a step trains on tokens of earlier steps. Start a run without rollout.partialRollout, ' +
         'algorithm.replayBufferSize and trainer.pipeline.',
     );
 }
@@ -110,7 +110,7 @@ export function withChanges(
 export function withRules(task: Task, { reward, tools }: Rules, config: TrainConfig): Task {
   if (reward && hasRewardModels(config.reward))
     throw new InputError(
-      'replace: models score this run beside its rule, and the reward cannot be replaced; start a run without reward.judge, reward.model and reward.rubric.',
+      'replace: models score this run in addition to its reward, and the reward cannot be replaced. Start a run without reward.judge, reward.model and reward.rubric.',
     );
   return reward || tools ? { ...task, ...(reward && { reward }), ...(tools && { tools }) } : task;
 }

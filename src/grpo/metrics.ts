@@ -234,7 +234,8 @@ export function passHatK(n: number, c: number, k: number): number {
 }
 
 function checkK(n: number, k: number): void {
-  if (k < 1 || k > n) throw new RangeError(`pass@${k} cannot be told from ${n} samples; k must be 1 to ${n}.`);
+  if (k < 1 || k > n)
+    throw new RangeError(`pass@${k} cannot be computed from ${n} samples; allowed: k from 1 to ${n}.`);
 }
 
 /**

@@ -65,7 +65,7 @@ export async function trainSupervised({
     const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const { gradNorm } = await engine.optimizerStep(options);
     if (!Number.isFinite(loss))
-      throw new NotFiniteError(step + 1, `The loss is ${loss} at step ${step + 1}; lower optim.lr (${optim.lr}).`);
+      throw new NotFiniteError(step + 1, `The loss is ${loss} at step ${step + 1}. Lower optim.lr (${optim.lr}).`);
     const seconds = (performance.now() - started) / 1000;
     await onStep?.({
       'training/global_step': step + 1,
@@ -104,7 +104,7 @@ async function exampleBatch(example: SftOptions['example'], first: number, { dat
     const length = made.promptIds.length + made.responseIds.length;
     if (length > data.maxLength)
       throw new RangeError(
-        `Trace ${first + i} has ${length} tokens but data.maxLength is ${data.maxLength}; raise it.`,
+        `Trace ${first + i} has ${length} tokens but data.maxLength is ${data.maxLength}. Raise it.`,
       );
   });
   return examples;

@@ -19,9 +19,10 @@ export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstSte
     const expected = isEvaluation(metric) ? metrics['timing_s/testing'] !== undefined : firstStep;
     if (!expected) return undefined;
     const known = Object.keys(metrics).filter((name) => isEvaluation(name) === isEvaluation(metric));
-    const hint = known.length > 0 ? `did you mean "${nearestKey(metric, known)}"?` : 'this run has none of that kind.';
+    const hint =
+      known.length > 0 ? `Did you mean "${nearestKey(metric, known)}"?` : 'This run has no metric of that kind.';
     throw new InputError(
-      `trainer.stopWhen.metric is "${metric}", which step ${metrics['training/global_step']} lacks; ${hint}`,
+      `trainer.stopWhen.metric is "${metric}", which step ${metrics['training/global_step']} lacks. ${hint}`,
     );
   }
   if (atLeast !== undefined && value >= atLeast) return `${metric} is ${value}, at least ${atLeast}`;

@@ -145,7 +145,7 @@ export function readEosTokenIds(json: Json, file: string, vocabSize: number): nu
   if (ids.every(isId)) return [...new Set(ids)];
   throw new InputError(
     `${file}: "eos_token_id" is ${show(value)}; allowed: a token id from 0 to ${vocabSize - 1}, a list of them, or null. ` +
-      'Correct it, or take the file of the model itself.',
+      'Correct it, or use the file of the model itself.',
   );
 }
 
@@ -214,7 +214,7 @@ function readArchitecture(json: Json): ModelConfig['architecture'] {
 function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']): void {
   const refuse = (key: string, allowed: string): never => {
     throw new InputError(
-      `config.json: "${key}" is ${show(json[key])}, which is not supported; only ${allowed} is. Choose another model.`,
+      `config.json: "${key}" is ${show(json[key])}, which is not supported; allowed: ${allowed}. Choose another model.`,
     );
   };
   const isOff = (key: string) => json[key] === undefined || json[key] === null || json[key] === false;
@@ -307,7 +307,7 @@ function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfi
   }
   if (headDim > MAX_HEAD_DIM) {
     throw new InputError(
-      `config.json: "head_dim" (or "hidden_size" / "num_attention_heads") is ${headDim}; at most ${MAX_HEAD_DIM} is supported. ` +
+      `config.json: "head_dim" (or "hidden_size" / "num_attention_heads") is ${headDim}. At most ${MAX_HEAD_DIM} is supported. ` +
         'Choose another model.',
     );
   }
@@ -321,12 +321,12 @@ const MAX_MATRIX = 2 ** 32;
 function checkSizes(config: ModelConfig): void {
   const { numHiddenLayers, hiddenSize, headDim, numAttentionHeads } = config;
   if (numHiddenLayers > MAX_LAYERS) {
-    throw new InputError(`config.json: the model has ${numHiddenLayers} layers; at most ${MAX_LAYERS} can be meant.`);
+    throw new InputError(`config.json: the model has ${numHiddenLayers} layers. At most ${MAX_LAYERS} are supported.`);
   }
   const widest = Math.max(config.vocabSize, config.intermediateSize, numAttentionHeads * headDim);
   if (widest * hiddenSize > MAX_MATRIX) {
     throw new InputError(
-      `config.json: the largest matrix is ${widest} by ${hiddenSize}; at most ${MAX_MATRIX} values fit in one.`,
+      `config.json: the largest matrix is ${widest} by ${hiddenSize}. At most ${MAX_MATRIX} values fit in one.`,
     );
   }
 }

@@ -74,7 +74,7 @@ export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequ
 function groupPieces(group: SequenceGroup, index: number): Piece[] {
   if (group.prompt.length === 0) {
     throw new InputError(
-      `Group ${index} has an empty prompt; at least one token must stand before the first response.`,
+      `Group ${index} has an empty prompt. At least one token must stand before the first response.`,
     );
   }
   return group.samples.flatMap(({ tokens, mask }, sample) => {
@@ -90,7 +90,7 @@ function checkFits({ group, sample, rows }: Piece, promptRows: number, maxTokenL
   if (promptRows + rows <= maxTokenLen) return;
   throw new InputError(
     `Group ${group} sample ${sample} needs ${promptRows + rows} rows (prompt ${promptRows} + response ${rows}), ` +
-      `but maxTokenLen is ${maxTokenLen}; raise maxTokenLen or shorten the prompt or response.`,
+      `but maxTokenLen is ${maxTokenLen}. Raise maxTokenLen or shorten the prompt or response.`,
   );
 }
 

@@ -98,7 +98,8 @@ export class WgslEngine implements ModelEngine {
 
   /** Returns the base model with its adapters off, which is the reference of a KL term. Needs no additional memory. */
   referencePolicy(): ModelEngine {
-    const frozen = () => Promise.reject(new Error('The reference policy is frozen; only its log-probs can be asked.'));
+    const frozen = () =>
+      Promise.reject(new Error('The reference policy is frozen. Only its log-probs can be computed.'));
     return {
       name: this.name,
       config: this.config,

@@ -183,7 +183,7 @@ const HEADER = [
   'pass@1 after',
   'greedy after',
   'target at step',
-  'minutes a run',
+  'minutes per run',
   'note',
 ];
 

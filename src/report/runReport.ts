@@ -83,8 +83,8 @@ const CHARTS: Chart[] = [
       { label: 'max', metric: 'response_length/max' },
     ],
   },
-  { title: 'tool calls a sample', series: [{ label: 'mean', metric: 'tool_call_counts/mean' }] },
-  { title: 'loss (nats)', series: [{ label: 'mean a token', metric: 'train/loss' }] },
+  { title: 'tool calls per sample', series: [{ label: 'mean', metric: 'tool_call_counts/mean' }] },
+  { title: 'loss (nats)', series: [{ label: 'mean per token', metric: 'train/loss' }] },
   {
     title: 'time by phase (s)',
     series: [

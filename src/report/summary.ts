@@ -75,7 +75,7 @@ export function summaryTable(summary: RunSummary): string {
     row('pass@1', pass.before, pass.after, 3),
     row('pass@1 greedy', greedy.before, greedy.after, 3),
     row('mean reward', meanReward.first, meanReward.last, 3),
-    row('tool calls a sample', toolCallsPerSample.first, toolCallsPerSample.last, 2),
+    row('tool calls per sample', toolCallsPerSample.first, toolCallsPerSample.last, 2),
     row('response length', responseLength.first, responseLength.last, 1),
     `  tokens: ${summary.tokensGenerated} generated, ${summary.tokensTrained} trained`,
     `  seconds: ${phases.join(', ')}`,

@@ -87,8 +87,8 @@ export async function expectRoom(files: FileSystem, path: string, bytes: number)
   if (free === undefined || bytes <= free) return;
   const mib = (n: number) => `${(n / 2 ** 20).toFixed(1)} MiB`;
   throw new InputError(
-    `A checkpoint in ${path} needs ${mib(bytes)} (${bytes} bytes), but only ${mib(free)} (${free} bytes) are free there; free some, or choose ` +
-      'another folder by trainer.defaultLocalDir.',
+    `A checkpoint in ${path} needs ${mib(bytes)} (${bytes} bytes), but only ${mib(free)} (${free} bytes) are free there. Free some space, or ` +
+      'choose another folder with trainer.defaultLocalDir.',
   );
 }
 
@@ -186,11 +186,11 @@ export async function newestCheckpoint(
       continue;
     }
     for (const { message } of damaged) note(message);
-    if (damaged.length > 0) note(`taking ${folder}, the newest checkpoint that is whole`);
+    if (damaged.length > 0) note(`using ${folder}, the newest intact checkpoint`);
     return folder;
   }
   if (damaged.length === 0) return undefined;
-  throw new InputError(`No checkpoint of ${runFolder} is whole. ${damaged[0].message}`);
+  throw new InputError(`No checkpoint of ${runFolder} is intact. ${damaged[0].message}`);
 }
 
 async function newestFirst(files: FileSystem, folder: string): Promise<string[]> {

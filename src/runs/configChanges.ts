@@ -42,7 +42,7 @@ export function configChanges(before: string, after: TrainConfig, step: number):
     .map((change) => `  ${change.key}: ${shown(change.before)} -> ${shown(change.after)}`);
   const learnsOtherwise = changed.some(({ key }) => !OF_THE_RECORD.test(key) && !(isLength(key) && hasNoEnd(after)));
   return [
-    `the config is not that of the steps up to ${step}:`,
+    `the config differs from that of the steps up to ${step}:`,
     ...lines,
     ...(changed.length > MOST ? [`  and ${changed.length - MOST} more`] : []),
     ...(learnsOtherwise ? ['what follows is neither that run nor one of this config from its start'] : []),

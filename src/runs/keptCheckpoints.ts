@@ -106,7 +106,7 @@ export class KeptCheckpoints {
     const due = isValidation(metric) ? names.length > 0 : line['training/global_step'] > 0;
     if (this.#seen || !due) return;
     throw new InputError(
-      `trainer.metricForBestModel is "${metric}", which this run's steps do not have; did you mean "${nearestKey(metric, names)}"?`,
+      `trainer.metricForBestModel is "${metric}", which this run's steps do not have. Did you mean "${nearestKey(metric, names)}"?`,
     );
   }
 }

@@ -43,8 +43,8 @@ export async function readManifest(files: FileSystem, folder: string): Promise<M
   // Every byte must match, because nothing else verifies this file.
   if (manifest && manifestText(manifest) === text) return manifest;
   throw new InputError(
-    `${path} is damaged, or of a newer version of webgrpo: what lies beside it cannot be checked. Take another checkpoint; if you ` +
-      `are sure of these files, delete ${MANIFEST}, and they are read unchecked.`,
+    `${path} is damaged, or of a newer version of webgrpo: the files of its folder cannot be checked. Use another checkpoint. If you ` +
+      `are sure of these files, delete ${MANIFEST} to read them unchecked.`,
   );
 }
 
@@ -89,12 +89,12 @@ export async function readChecked(
 }
 
 const changed = (folder: string, name: string): InputError =>
-  differs(folder, name, 'has another content (SHA-256) than was saved');
+  differs(folder, name, 'has changed since it was saved (SHA-256)');
 
 const differs = (folder: string, name: string, how: string): InputError =>
   new InputError(
-    `${folder}/${name} ${how}: the checkpoint is damaged. Take another one; if you changed the file on purpose, delete ` +
-      `${MANIFEST} beside it, and the folder is read unchecked.`,
+    `${folder}/${name} ${how}: the checkpoint is damaged. Use another one. If you changed the file on purpose, delete ` +
+      `${MANIFEST} next to it to read the folder unchecked.`,
   );
 
 async function sha256(bytes: Uint8Array): Promise<string> {

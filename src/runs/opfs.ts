@@ -30,7 +30,7 @@ export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   const fileOf = async (path: string): Promise<File> => {
     const file = await fileAt(path);
     if (file) return file;
-    throw new InputError(`Cannot read ${path}: the browser keeps no such file.`);
+    throw new InputError(`Cannot read ${path}: file not found in browser storage.`);
   };
   const put = (path: string, content: Uint8Array | Blob, append = false): Promise<void> =>
     explained(

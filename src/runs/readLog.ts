@@ -92,7 +92,7 @@ const said = new Set<string>();
 
 /** Warns once, although files are read several times in a run. */
 function sayLeftOut(file: string, unread: number, of: number): void {
-  const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} left out`;
+  const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} skipped`;
   if (unread === 0 || said.has(sentence)) return;
   said.add(sentence);
   console.warn(sentence);

@@ -303,7 +303,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     changes.forEach(this.#note);
     await trainer.restore(checkpoint).catch((error: unknown) => {
       if (!(error instanceof InputError)) throw error;
-      throw new InputError(`The run cannot go on from ${from}: ${error.message}`);
+      throw new InputError(`The run cannot resume from ${from}: ${error.message}`);
     });
     for (const line of resumed(checkpoint.state, from, this.config)) this.#note(line);
     return step;
@@ -321,13 +321,13 @@ export class TrainingRun<S extends RunSession = RunSession> {
     if (!behind) await checkpoints.expectRoom(files, path, stateBytes(session, config));
     const isOwn = this.#isOwn;
     if (isOwn) {
-      if (this.#isChanged) this.#note(`the earlier config is kept as ${await folder.keepConfig()}`);
+      if (this.#isChanged) this.#note(`the earlier config was saved as ${await folder.keepConfig()}`);
       await RunFolder.reopen(files, path, step, config);
       this.history = await folder.metrics();
       if (!behind) this.#savedStep = step;
     } else {
       const { moved } = await RunFolder.create(files, path, config);
-      if (moved) this.#note(`an earlier run of that name is kept as ${moved}`);
+      if (moved) this.#note(`an earlier run of that name was renamed to ${moved}`);
       this.#isOwn = true;
     }
     await this.#host.onFolder?.(isOwn ? step : undefined, session);
@@ -394,8 +394,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const bytes = stateBytes(session, this.config);
     if (bytes <= maxBytes) return false;
     const mib = (n: number) => `${Math.round(n / 2 ** 20)} MiB`;
-    const most = `the page keeps up to ${mib(maxBytes)}; the command line saves it.`;
-    onProblem(new Error(`A state of this model takes ${mib(bytes)}, and ${most}`));
+    const most = `the page saves up to ${mib(maxBytes)}. Train on the command line to save it.`;
+    onProblem(new Error(`A checkpoint of this model is ${mib(bytes)}, but ${most}`));
     return true;
   }
 
@@ -410,9 +410,9 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const when = this.#step < 0 ? 'before the first step was done' : `after step ${this.#step}`;
     const from = typeof this.#from === 'string' ? this.#from : undefined;
     const kept = from === undefined ? 'no checkpoint was saved' : `the newest checkpoint is ${from}`;
-    const often = `the GPU device was lost ${losses} times without a new step in between, ${when}: giving up; ${kept}`;
+    const often = `the GPU device was lost ${losses} times without a new step in between, ${when}: stopped, ${kept}`;
     if (!isLast)
-      this.#note(`the GPU device was lost ${when} (${message}); on a fresh one from ${from ?? 'the beginning'}`);
+      this.#note(`the GPU device was lost ${when} (${message}), resuming on a new one from ${from ?? 'the start'}`);
     else if (losses > 1) this.#note(often);
   }
 
@@ -424,17 +424,17 @@ function resumed({ step, carried = [], parts = {} }: TrainerState, from: string,
   const { rollout, trainer } = config;
   const { totalTrainingSteps } = trainer;
   const done = step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
-  const lines = [`resuming after step ${step}, from ${from}${done}`];
+  const lines = [`resumed from step ${step}: ${from}${done}`];
   if (carried.length === 0) return lines;
   const { isAsync } = pipelineOf(config);
   const how =
     rollout.overSampleRate === 0 && !isAsync
-      ? 'they are given up, since rollout.overSampleRate is 0 and trainer.pipeline on-policy now'
+      ? 'dropped, because rollout.overSampleRate is 0 and trainer.pipeline is on-policy'
       : parts['inFlight'] === undefined
-        ? 'they start over'
-        : 'their samples go on where they stood';
+        ? 'they are restarted'
+        : 'their samples are resumed';
   const by = isAsync ? 'trainer.pipeline' : 'rollout.partialRollout';
-  return [...lines, `${carried.length} groups were under way (${by}); ${how}`];
+  return [...lines, `${carried.length} groups were in flight (${by}): ${how}`];
 }
 
 function filesOf({ model, lora }: RunSession, checkpoint: Checkpoint): FolderFiles {

@@ -45,7 +45,7 @@ const u32 = (...values: number[]): number[] => values.flatMap((value) => [...u16
 /** Reads files by path. Throws InputError if the .zip is invalid, damaged or packed in an unsupported way. @param name used in errors */
 export async function readZip(zip: Uint8Array, name: string): Promise<Map<string, Uint8Array>> {
   const view = new DataView(zip.buffer, zip.byteOffset, zip.byteLength);
-  const damaged = (what: string) => new InputError(`${name} is no .zip that can be read: ${what}.`);
+  const damaged = (what: string) => new InputError(`${name} cannot be read as a .zip: ${what}.`);
   try {
     let end = zip.length - END_BYTES;
     while (end >= 0 && view.getUint32(end, true) !== END) {
@@ -78,7 +78,7 @@ async function entryAt(
 ): Promise<Uint8Array> {
   const [method, crc] = [view.getUint16(line + 10, true), view.getUint32(line + 16, true)];
   const [packed, size, local] = [20, 24, 42].map((field) => view.getUint32(line + field, true));
-  if (method !== STORED && method !== DEFLATED) throw damaged(`is packed by method ${method}; use plain zip`);
+  if (method !== STORED && method !== DEFLATED) throw damaged(`is packed by method ${method}. Use plain zip`);
   const begin = local + LOCAL_BYTES + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
   const content = zip.subarray(begin, begin + packed);
   const bytes = method === STORED ? content : await inflate(content, size).catch(() => undefined);

@@ -16,7 +16,7 @@ export function checkOptions(task: string, options: object, ranges: Record<strin
       );
     const upper = name.replace(/^min/, 'max');
     if (upper !== name && value > (values[upper] as number))
-      throw new InputError(`${task}: option ${name} is ${value}, above ${upper}, ${String(values[upper])}; swap them.`);
+      throw new InputError(`${task}: option ${name} is ${value}, above ${upper}, ${String(values[upper])}. Swap them.`);
   }
 }
 

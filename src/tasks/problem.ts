@@ -52,7 +52,7 @@ export function problemName(problem: Problem): string {
   return place === undefined ? `Problem ${name}` : `${place} (problem ${name})`;
 }
 
-const EXPECTED = 'give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
+const EXPECTED = 'Give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
 
 /**
  * Returns the problem that a task's code returns. Throws UserCodeError if the code throws or does not return a problem.
@@ -76,7 +76,7 @@ export function givenProblem(what: string, give: () => Problem | Promise<Problem
 function checkedProblem(what: string, problem: Problem): Problem {
   const { messages } = (problem ?? {}) as Partial<Problem>;
   if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) return problem;
-  throw new UserCodeError('problem', `${what} has no messages that can be read; ${EXPECTED}.`);
+  throw new UserCodeError('problem', `${what} has no messages that can be read. ${EXPECTED}.`);
 }
 
 /** Returns true for { role, content } with texts in both. */

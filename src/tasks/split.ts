@@ -25,7 +25,7 @@ export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, held
       const drawn = draw(rng, heldOut);
       if (isHeldOut(drawn.key) === heldOut) return drawn;
     }
-    throw new InputError(`Task "${name}" has too few problems to hold some out; widen its options.`);
+    throw new InputError(`Task "${name}" has too few problems to hold some out. Widen its options.`);
   };
   return {
     isHeldOut,
@@ -42,7 +42,7 @@ export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, held
           return { id: `held-out-${index}`, ...problem } as P;
         }
         throw new InputError(
-          `${count} held-out problems were asked for, but task "${name}" was seen to have only ${index}; ask for fewer.`,
+          `${count} held-out problems were requested, but task "${name}" has only ${index}. Ask for fewer.`,
         );
       });
     },

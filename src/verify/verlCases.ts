@@ -48,7 +48,7 @@ export function parseCases(text: string): unknown {
 /** Evaluates every case of a parsed file. Throws TypeError if it has no `cases` array. */
 export function verifyCases(json: unknown): VerifyReport {
   const cases = isObject(json) ? json.cases : undefined;
-  if (!Array.isArray(cases)) throw new TypeError('The file of loss cases needs an array "cases"; found none.');
+  if (!Array.isArray(cases)) throw new TypeError('The file of loss cases has no array "cases". Add one.');
   const report: VerifyReport = { cases: cases.length, checked: 0, maxError: 0, worst: null };
   cases.forEach((entry: unknown, index) => {
     if (!isObject(entry)) throw new TypeError(`Case ${index} is not an object.`);

@@ -67,7 +67,7 @@ export function createEngineHost(
   };
   const part = <K extends 'checkpointEngine' | 'sender' | 'receiver'>(name: K): NonNullable<HostedEngine[K]> => {
     const found = loaded()[name];
-    if (!found) throw new Error(`The engine worker was loaded without a ${name}; see rolloutWeights of its spec.`);
+    if (!found) throw new Error(`The engine worker was loaded without a ${name}. See rolloutWeights of its spec.`);
     return found;
   };
   const describe = async (): Promise<EngineDescription> => {
@@ -83,7 +83,7 @@ export function createEngineHost(
       return model;
     },
     async load(spec) {
-      if (engine) throw new Error('The engine worker has loaded already; destroy() comes before another load().');
+      if (engine) throw new Error('The engine worker is already loaded. Call destroy() before another load().');
       engine = await create(withWeights(spec), { vocabulary: vocabularyInUse, tuning: keptTables });
       return describe();
     },
@@ -95,7 +95,8 @@ export function createEngineHost(
     logProbs: async (role, batch, temperature) => moved(await model(role).logProbs(batch, { temperature })),
     async drawBounds(batch, temperature) {
       const policy = model('policy');
-      if (!policy.drawBounds) throw new Error(`The ${policy.name} engine cannot tell which numbers draw a token.`);
+      if (!policy.drawBounds)
+        throw new Error(`The ${policy.name} engine cannot report which random numbers sample a token.`);
       return moved(await policy.drawBounds(batch, { temperature }));
     },
     forwardBackward: async (batch, loss, temperature) =>

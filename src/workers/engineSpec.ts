@@ -115,7 +115,7 @@ export type DeviceSpec = Omit<
 /** Returns a sentence for the user if the adapter does not support the requested dtype; undefined otherwise. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;
-  return 'float16 was asked for, but this adapter has no shader-f16: everything stays in float32';
+  return 'float16 was requested, but this adapter has no shader-f16: everything stays in float32';
 }
 
 /** Returns the adapters of a training config; undefined if every weight is trained. */

@@ -96,7 +96,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
 export async function withOfferedDtype<T extends Pick<EngineSpec, 'dtype' | 'engine'>>(spec: T): Promise<T> {
   if (!spec.dtype) return spec;
   if (spec.engine === 'tfjs')
-    throw new InputError('Engine "tfjs" computes in float32 alone; use engine "wgsl" for model.dtype=float16.');
+    throw new InputError('Engine "tfjs" computes in float32 alone. Use engine "wgsl" for model.dtype=float16.');
   if (await offersHalves()) return spec;
   const { dtype: _, ...rest } = spec;
   return rest as T;
@@ -162,7 +162,7 @@ function rolloutOf(
 async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec): Promise<ModelEngine> {
   const { engine, maxTokenLen, enableGradientCheckpointing, optimizer } = spec;
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing, optimizer });
-  if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
+  if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters. Use engine "wgsl" for LoRA.');
   return createRegisteredTfjs(gpu, model, maxTokenLen, { optimizer });
 }
 

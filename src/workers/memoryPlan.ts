@@ -262,7 +262,7 @@ function savingsAdvice(sizes: Sizes): string {
   const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
   return savings.length > 0
     ? `Each alone would save: ${savings.join(', ')}.`
-    : 'No setting would save any; take a smaller model.';
+    : 'No setting would save any. Take a smaller model.';
 }
 
 /** Throws OutOfMemoryError for a buffer that the device cannot bind, before any allocation. */
@@ -271,7 +271,7 @@ export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limi
   const check = (name: string, setting: string, count: number, each: number) => {
     if (count * each <= limit) return;
     throw new OutOfMemoryError(
-      `The ${name} need ${count * each} bytes in one buffer but this device binds at most ${limit}; lower ${setting} ` +
+      `The ${name} need ${count * each} bytes in one buffer but this device binds at most ${limit}. Lower ${setting} ` +
         `from ${count} to at most ${Math.floor(limit / each)}.`,
     );
   };

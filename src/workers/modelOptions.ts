@@ -31,7 +31,7 @@ function matrixForm(spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFormat' | 'dt
   if (lora || use !== 'train') return frozenForm(spec);
   if (!weightFormat) return spec.dtype && 'trainedHalf';
   throw new InputError(
-    `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained; set model.loraRank or leave it out.`,
+    `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained. Set model.loraRank or leave it out.`,
   );
 }
 
@@ -49,7 +49,7 @@ export function rolloutPlace(spec: Pick<DeviceSpec, 'use' | 'rollout' | 'rollout
   const { use = 'train', rollout, rolloutWeights = 'shared', engine } = spec;
   if (rolloutWeights !== 'shared' && engine === 'tfjs')
     throw new InputError(
-      `Engine "tfjs" cannot train beside rollout (rolloutWeights "${rolloutWeights}"); use engine "wgsl".`,
+      `Engine "tfjs" cannot train beside rollout (rolloutWeights "${rolloutWeights}"). Use engine "wgsl".`,
     );
   const sends = rollout !== undefined && rolloutWeights === 'stream' && use === 'train';
   return {
@@ -91,7 +91,7 @@ function judgedLength({ judge, judgePositions = 0 }: Lengths, { maxPositionEmbed
   const longest = Math.max(judgePositions, judge ? judge.maxPromptLength + judge.slotCapacity : 0);
   if (longest <= maxPositionEmbeddings) return longest;
   throw new InputError(
-    `The judge's prompt and reply may have ${longest} tokens, but the model has ${maxPositionEmbeddings} positions; ` +
-      'lower reward.judge.maxPromptLength.',
+    `The judge's prompt and reply may have ${longest} tokens, but the model has ${maxPositionEmbeddings} positions. ` +
+      'Lower reward.judge.maxPromptLength.',
   );
 }

@@ -28,7 +28,7 @@ export function registerTfjs(given: MakeModelEngine): void {
 export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
   if (make) return make(...args);
   throw new InputError(
-    'engine is "tfjs", which is an entry of its own; import "webgrpo/tfjs" in the thread that makes the engine (with a worker: ' +
+    'engine is "tfjs", which is a separate entry. Import "webgrpo/tfjs" in the thread that makes the engine (with a worker: ' +
       'in its file, beside "webgrpo/worker"), or set engine to "wgsl".',
   );
 };

@@ -10,23 +10,23 @@ const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.lig
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: 3, 'trainer.testFreq': 2 });
-  await page.getByText('Words of this page').click();
+  await page.getByText('Glossary').click();
   await page.getByText('More settings').click();
   await expectNoViolations(page, 'idle, settings and words open');
   engine.upTo(0);
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.endStep(1);
   await expectPoints(page, 'reward', 1);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
   const one = page.locator('#rollouts .try').first();
-  await one.getByRole('button', { name: 'Look at the tokens' }).click();
+  await one.getByRole('button', { name: 'Inspect tokens' }).click();
   await one.getByRole('option').first().click();
   await expectNoViolations(page, 'running, editor and inspector open', QUICK);
   await page.getByRole('button', { name: 'Pause' }).click();
   engine.open();
   await expectState(page, 'paused');
-  await page.getByRole('textbox', { name: 'Your own problem' }).press('Enter');
+  await page.getByRole('textbox', { name: 'Your problem' }).press('Enter');
   await expect(page.locator('#ask .exchange')).toHaveCount(1);
   await expect(page.locator('#ask .drawing')).toHaveCount(0);
   await page.getByRole('tab', { name: 'Settings' }).click();
@@ -49,7 +49,7 @@ test('axe finds nothing with a result from a link, with a link to copy by hand, 
   const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
   const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000 });
   await page.goto(`${address({ seed: 3 })}#r=${sent}`);
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('3 steps, seed 3, 8 min');
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('3 steps, seed 3, 8 min');
   await page.getByRole('button', { name: 'Copy link' }).click();
   const link = page.getByLabel('Copy this link');
   await expect(link).toHaveValue(/\?seed=3#r=/);
@@ -58,7 +58,7 @@ test('axe finds nothing with a result from a link, with a link to copy by hand, 
     await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
   ).toBe(await link.inputValue());
   await expectNoViolations(page, 'a result from a link, to be copied by hand', QUICK);
-  await page.getByRole('button', { name: 'Put it away' }).click();
+  await page.getByRole('button', { name: 'Close' }).click();
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
   await expectNoViolations(page, 'recorded run', QUICK);
@@ -122,15 +122,15 @@ test('the main path works by keyboard alone, and the focus does not jump', async
   await page.keyboard.press('Enter');
   await expectState(page, 'done');
   expect(await focused(page), 'after Stop').toBe('Stop');
-  await expect(announcer).toContainText('The run is over.');
+  await expect(announcer).toContainText('The run has ended.');
 });
 
 test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
   const word = page.getByRole('button', { name: 'Entropy' });
-  const meaning = page.getByRole('tooltip').filter({ hasText: 'How undecided the model is' });
-  await expect(word).toHaveAccessibleDescription(/^How undecided the model is/);
+  const meaning = page.getByRole('tooltip').filter({ hasText: 'How uncertain the model is' });
+  await expect(word).toHaveAccessibleDescription(/^How uncertain the model is/);
   await word.hover();
   await expect(meaning).toBeVisible();
   await meaning.hover();
@@ -150,7 +150,7 @@ test.describe('touch', () => {
   test('a term shows its explanation, and touch targets are large enough', async ({ page }) => {
     await openPage(page);
     await page.getByRole('button', { name: 'KL', exact: true }).tap();
-    const meaning = page.getByRole('tooltip').filter({ hasText: 'How far an update moved' });
+    const meaning = page.getByRole('tooltip').filter({ hasText: 'Distance from the policy' });
     await expect(meaning).toBeInViewport({ ratio: 1 });
     await page.locator('h1').tap();
     await expect(meaning).toBeHidden();

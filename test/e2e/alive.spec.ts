@@ -71,7 +71,7 @@ test('after Stop the final weights are evaluated, with a count; a second Stop sk
     await page.getByRole('button', { name: 'Stop', exact: true }).click();
     engine.upTo(0, 'turn');
     engine.upTo(step);
-    await expect(page.locator('#status-now')).toHaveText(/^Evaluating, \d+ of 64, then stop$/);
+    await expect(page.locator('#status-now')).toHaveText(/^Evaluating, \d+ of 64, then stops$/);
   };
   await start(page);
   await stopAfterStep(2);
@@ -107,6 +107,6 @@ test('a GPU that is lost while the page is idle is not used for training', async
   await start(page);
   await expectState(page, 'done');
   await lose();
-  await expect(page.getByText('The GPU was lost. Start opens another.')).toBeVisible();
+  await expect(page.getByText('The GPU was lost. Press Start to open it again.')).toBeVisible();
   expect(page.workers()).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { expectState, expectStep, onlyInFull, openPage, test, TINY } from './dem
 const STEPS = 3;
 const QUESTION = 'Tom puts 6 pens in each of 7 boxes. How many pens in all?';
 
-const box = (page: Page) => page.getByRole('textbox', { name: /Your own problem|Go on/ });
+const box = (page: Page) => page.getByRole('textbox', { name: /Your problem|Continue/ });
 const newest = (page: Page) => page.locator('#ask .exchange').first();
 const names = (page: Page) => newest(page).getByRole('heading');
 
@@ -64,13 +64,13 @@ test('questions before, during and after training do not change the run', async 
     await answered(page, ++count);
   }
   await expect(newest(page).locator('.call').first()).toHaveText(/^\w+\(.+\)$/);
-  await expect(newest(page).locator('.tool').first()).toContainText(/tool answers.*\d/);
+  await expect(newest(page).locator('.tool').first()).toContainText(/tool result.*\d/);
   await expect(page.locator('#ask [role=status]')).toContainText('Before training: ');
 
   await box(page).fill('pens '.repeat(600));
   await expect(page.locator('#ask-count')).toContainText('too long');
   await box(page).press('Enter');
-  await expect(page.locator('#ask [role=alert]')).toContainText(/has \d+ tokens, and at most \d+ leave room/);
+  await expect(page.locator('#ask [role=alert]')).toContainText(/has \d+ tokens, but at most \d+ leave space/);
 
   await page.getByRole('button', { name: 'New conversation' }).click();
   engine.upTo(0);
@@ -106,7 +106,7 @@ test('trained to 0.8: answers and results before training are next to the curren
   await expect(page.locator('#result pre')).toContainText(
     'pass@1 on held-out problems, before training and after 30 steps',
   );
-  await page.getByLabel('Each token').selectOption('greedy');
+  await page.getByLabel('Sampling').selectOption('greedy');
   await box(page).fill(QUESTION);
   await box(page).press('Enter');
   await answered(page, 1);

@@ -41,14 +41,14 @@ test('a reload shows the run unchanged, and it continues to the same end; a disc
   await startRun(page);
   await expectKept(page, 2);
   await page.reload();
-  await expect(page.locator('.offer')).toHaveText(/^The run of \d\d:\d\d stopped after step 2 of 3\.Go onDiscard$/);
+  await expect(page.locator('.offer')).toHaveText(/^Run of \d\d:\d\d stopped after step 2 of 3\.ResumeDiscard$/);
   await expectPoints(page, 'reward', 2);
   await expect(page.locator('#rollouts .question').first()).toContainText('?');
   const notices = await noticesOf(page);
   engine.open();
-  await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await endsAsUnbroken(page);
-  expect(await notices()).toMatch(/Went on from step 2\./);
+  expect(await notices()).toMatch(/Resumed from step 2\./);
   await expectPoints(page, 'reward', 3);
 
   await page.reload();
@@ -66,7 +66,7 @@ test('a run continues automatically when the GPU is lost during a step', async (
   const notices = await noticesOf(page);
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await endsAsUnbroken(page);
-  expect(await notices()).toMatch(/The GPU was lost at step 3\. Went on from step 2\./);
+  expect(await notices()).toMatch(/The GPU was lost at step 3\. Resumed from step 2\./);
 });
 
 test('without storage, the page says so once, continues after a lost GPU, and asks before it is closed', async ({
@@ -82,8 +82,8 @@ test('without storage, the page says so once, continues after a lost GPU, and as
   engine.upTo(1);
   engine.fail(2, new DeviceLostError('unknown', 'the test took it'));
   await startRun(page);
-  await expect(page.getByText(/Went on from step 1/)).toBeVisible();
-  await expect(page.getByText('Not saved. This window keeps no files')).toHaveCount(1);
+  await expect(page.getByText(/Resumed from step 1/)).toBeVisible();
+  await expect(page.getByText('Not saved. This window cannot store files')).toHaveCount(1);
   const asked = page.waitForEvent('dialog');
   await page.close({ runBeforeUnload: true });
   const dialog = await asked;
@@ -105,7 +105,8 @@ test('a full disk is reported with bytes, the run continues, and is saved again 
   await devtools.send('Storage.overrideQuotaForOrigin', { origin, quotaSize: 1_000_000 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   // Chromium reports missing space in advance; other browsers do not.
-  const said = /^Not saved\. (The browser has no room left for \S+ \(\d+ bytes\)|A checkpoint takes .* \(\d+ bytes\))/;
+  const said =
+    /^Not saved\. (The browser has no space left for \S+ \(\d+ bytes\)|The checkpoint needs .* \(\d+ bytes\))/;
   await expect(page.getByText(said)).toBeVisible();
   await devtools.send('Storage.overrideQuotaForOrigin', { origin });
   engine.upTo(2);
@@ -124,9 +125,9 @@ test('two tabs do not train one run', async ({ page, context, engine }) => {
   const other = await context.newPage();
   await other.goto(address(SAVED));
   await expect(other.locator('.offer')).toHaveText(/is open in another tab\.$/);
-  await expect(other.getByText('Another tab is training: a run started here would share the GPU')).toBeVisible();
+  await expect(other.getByText('Another tab is training. A run started here would share its GPU')).toBeVisible();
   await page.close();
-  await other.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await other.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await expect(other.getByText('Another tab is training')).toHaveCount(0);
   await endsAsUnbroken(other);
 });

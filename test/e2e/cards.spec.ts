@@ -10,7 +10,7 @@ import { address, expectPoints, expectState, onlyInFull, openPage, test, TINY } 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({ page }) => {
   await openPage(page);
   const card = (name: RegExp) => page.getByRole('radio', { name });
-  await expect(page.getByRole('group', { name: 'What shall it learn?' })).toBeVisible();
+  await expect(page.getByRole('group', { name: 'Choose a task' })).toBeVisible();
   await expect(card(/^Calculator/)).toBeChecked();
   await expect(page.locator('.card-cost').first()).toHaveText('about 3 min on two CPU cores, 249 MB');
   await card(/^Calculator/).press('ArrowRight');
@@ -25,7 +25,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   await expect(page.locator('#plan')).toHaveText(/about 1.5 min/);
   await expect(page.locator('#adapter')).toHaveAttribute('data-software', /true|false/);
   const said = await page.locator('#adapter').innerText();
-  const name = said.replace(/^Software adapter: (.*), on the CPU\..*$/, '$1');
+  const name = said.replace(/^Software adapter: (.*) on the CPU, .*$/, '$1');
   await page.evaluate((adapter) => localStorage.setItem('webgrpo-speed', JSON.stringify({ [adapter]: 10 })), name);
   await expect(page).toHaveURL(/n=32/);
   await page.reload();
@@ -48,7 +48,7 @@ test('reverse-text trains its start model once, and reuses it the second time', 
   const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
   await openPage(page, small);
   await page.getByRole('button', { name: 'Start' }).click();
-  await expect(page.getByText(/First the model imitates examples: \d+ of 60 steps/)).toBeVisible();
+  await expect(page.getByText(/Warm start on example answers: step \d+ of 60/)).toBeVisible();
   await expectState(page, 'done');
   await expectPoints(page, 'reward', 2);
   await expect(page.locator('.card-cost').first(), 'measured by the second step').toContainText('here');
@@ -84,9 +84,9 @@ test('a model of the hub is not requested while typing; then its sizes are shown
   try {
     await openPage(page, { hub: hub.endpoint });
     await page.getByRole('radio', { name: /^Your model/ }).check();
-    await page.getByLabel('Name on the Hub').fill('org/nope');
+    await page.getByLabel('Model name on the Hub').fill('org/nope');
     expect(hub.log).toEqual([]);
-    await page.getByRole('button', { name: 'Look it up' }).click();
+    await page.getByRole('button', { name: 'Look up' }).click();
     await expect(page.getByText('has no such model or revision')).toBeVisible();
     let letGo = () => {};
     const held = new Promise<void>((resolve) => (letGo = resolve));
@@ -94,27 +94,27 @@ test('a model of the hub is not requested while typing; then its sizes are shown
       await held;
       await route.continue();
     });
-    await page.getByLabel('Name on the Hub').fill('org/slow');
-    await page.getByLabel('Name on the Hub').press('Enter');
-    await page.getByLabel('Name on the Hub').fill('org/tiny');
-    await page.getByLabel('Name on the Hub').press('Enter');
+    await page.getByLabel('Model name on the Hub').fill('org/slow');
+    await page.getByLabel('Model name on the Hub').press('Enter');
+    await page.getByLabel('Model name on the Hub').fill('org/tiny');
+    await page.getByLabel('Model name on the Hub').press('Enter');
     await expect(page.getByText('0.4 million')).toBeVisible();
     const late = page.waitForResponse('**/api/models/org/slow/**');
     letGo();
     await late;
     await page.waitForTimeout(500); // time for the page to show it
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
-    await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
+    await expect(page.locator('.hub-facts')).toContainText('2 MB, stored in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
     await page.getByRole('button', { name: 'Use this model' }).click();
-    await expect(page.getByText('The settings below are for org/tiny')).toBeVisible();
+    await expect(page.getByText('Settings filled in for org/tiny')).toBeVisible();
     await expect(page).toHaveURL(/set=model\.path%3Dorg%2Ftiny/);
     await expect(page.getByLabel('Learning rate')).toHaveValue('2e-5');
 
     hub.log.length = 0;
     await page.goto(address({ 'model.path': 'org/tiny', hub: hub.endpoint, autostart: true }));
     await expect(page.locator('.notice.offer')).toContainText(
-      `asks to train org/tiny, with files of ${new URL(hub.endpoint).host}`,
+      `This link trains org/tiny, with files from ${new URL(hub.endpoint).host}`,
     );
     expect(hub.log, 'a link alone downloads nothing').toEqual([]);
   } finally {
@@ -137,9 +137,9 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
   await expect(page.locator('.field-problem')).toHaveText(/^cut\.gguf has .* it is truncated\. Download it again\.$/);
   await choose('My tiny.gguf', bytes);
   await expect(page.getByText('0.4 million')).toBeVisible();
-  await expect(page.locator('.hub-facts')).toContainText('1 MB, kept in the browser');
+  await expect(page.locator('.hub-facts')).toContainText('1 MB, stored in the browser');
   await page.getByRole('button', { name: 'Use this model' }).click();
-  await expect(page.getByText('The settings below are for My-tiny.gguf: Start reads it')).toBeVisible();
+  await expect(page.getByText('Settings filled in for My-tiny.gguf. Start reads it')).toBeVisible();
 
   await openPage(page, { ...TINY, steps: 1, 'model.path': 'My-tiny.gguf' });
   await page.getByRole('button', { name: /^Start/ }).click();

@@ -83,7 +83,7 @@ test('a run is saved by the page, continued by the command line, and loaded into
     await expect(page.getByLabel('Name of the run').first()).toHaveValue(name);
     await expectPoints(page, 'reward', 1);
     await expect(page.locator('#rollouts')).toContainText(isFull ? 'Step 2,' : 'Step 1,');
-    await page.getByRole('button', { name: `Go on with ${name}` }).click();
+    await page.getByRole('button', { name: `Resume ${name}` }).click();
     await expectState(page, 'done');
     await expectPoints(page, 'reward', isFull ? 2 : 3);
   });
@@ -92,9 +92,9 @@ test('a run is saved by the page, continued by the command line, and loaded into
     const other = join(folder, 'other.zip');
     writeFileSync(other, 'no zip');
     await page.getByLabel('Load a .zip').setInputFiles(other);
-    await expect(page.getByText('other.zip is no .zip that can be read')).toBeVisible();
+    await expect(page.getByText('other.zip cannot be read as a .zip')).toBeVisible();
     await page.getByLabel('Load a folder').setInputFiles(dirname(join(run, 'rollouts', 'x')));
-    await expect(page.getByText('This is no run: a run has config.yaml and metrics.jsonl.')).toBeVisible();
+    await expect(page.getByText('Not a run folder: config.yaml or metrics.jsonl is missing.')).toBeVisible();
   });
 });
 

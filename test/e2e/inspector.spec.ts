@@ -40,7 +40,7 @@ test('tries follow the run until the visitor selects text or picks a problem; th
 
   const follow = tries(page).locator('.follow');
   await follow.click();
-  await expect(follow).toHaveText('Newest shown');
+  await expect(follow).toHaveText('Following');
   await expect(tries(page).locator('.label')).toContainText('Step 3,');
   await first.focus();
   await page.evaluate(() => Object.assign(globalThis, { focused: document.activeElement }));
@@ -72,9 +72,9 @@ test('the inspector shows the numbers of every token, by pointer and by keys, wh
   await engine.endStep(1);
   await expectStep(page, 1);
   const one = tries(page).locator('.try').first();
-  await one.getByRole('button', { name: 'Look at the tokens' }).hover();
+  await one.getByRole('button', { name: 'Inspect tokens' }).hover();
   await page.mouse.down();
-  await expect(tries(page).locator('.follow')).toHaveText('Show the newest');
+  await expect(tries(page).locator('.follow')).toHaveText('Follow the run');
   await engine.endStep(3);
   await expectStep(page, 3);
   await page.mouse.up(); // a slow finger
@@ -83,9 +83,9 @@ test('the inspector shows the numbers of every token, by pointer and by keys, wh
   await expect(tokens).toHaveCount(count);
 
   await tokens.first().click();
-  await expect(fact(page, 'Place')).toHaveText(`1 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`1 of ${count}`);
   const label = await tokens.first().getAttribute('aria-label');
-  expect(label).toContain(`: probability ${await fact(page, 'Probability when drawn').innerText()}`);
+  expect(label).toContain(`: probability ${await fact(page, 'Probability at sampling').innerText()}`);
   await expect(one.locator('.bars li')).toHaveCount(8);
   const shares = await one.locator('.bars .share-text').allInnerTexts();
   expect(shares.reduce((sum, text) => sum + (text.startsWith('<') ? 0 : Number.parseFloat(text)), 0)).toBeLessThan(
@@ -99,9 +99,9 @@ test('the inspector shows the numbers of every token, by pointer and by keys, wh
 
   await tokens.first().focus();
   await page.keyboard.press('ArrowRight');
-  await expect(fact(page, 'Place')).toHaveText(`2 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`2 of ${count}`);
   await page.keyboard.press('End');
-  await expect(fact(page, 'Place')).toHaveText(`${count} of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`${count} of ${count}`);
   await expect(one.getByRole('button', { name: 'Next token' })).toBeDisabled();
   await page.keyboard.press('Home');
   await page.keyboard.press('ArrowRight');
@@ -110,11 +110,11 @@ test('the inspector shows the numbers of every token, by pointer and by keys, wh
   await expectState(page, 'done');
   await expect(tokens.nth(1)).toBeFocused();
   await expect(tokens).toHaveCount(count);
-  await expect(fact(page, 'Place')).toHaveText(`2 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`2 of ${count}`);
   const likeliest = await one.locator('.bars').innerText();
   await tokens.nth(2).hover();
-  await expect(fact(page, 'Place')).toHaveText(`3 of ${count}`);
+  await expect(fact(page, 'Position')).toHaveText(`3 of ${count}`);
   await expect(one.locator('.bars li')).toHaveCount(8);
   expect(await one.locator('.bars').innerText(), 'of the token under the pointer').not.toBe(likeliest);
-  await expect(one.locator('.try-times')).toContainText('the model writes');
+  await expect(one.locator('.try-times')).toContainText('generating');
 });

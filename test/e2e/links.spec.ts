@@ -47,8 +47,8 @@ test('the address follows the settings, and opens with them', async ({ page }) =
 
 test('an unknown parameter is reported with the nearest known one', async ({ page }) => {
   await page.goto('/?lrr=1e-4');
-  await expect(page.locator('.notice.error')).toContainText('"lrr" is not known; did you mean "lr"?');
-  await expect(page.locator('.notice.error')).toContainText('An address may have: config, algorithm,');
+  await expect(page.locator('.notice.error')).toContainText('Unknown parameter "lrr". Did you mean "lr"?');
+  await expect(page.locator('.notice.error')).toContainText('Known parameters: config, algorithm,');
 });
 
 test('a result from a link is shown as a shared run, as text, and starts nothing', async ({ page }) => {
@@ -63,7 +63,7 @@ test('a result from a link is shown as a shared run, as text, and starts nothing
   });
   await page.clock.install();
   await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
-  const run = page.getByRole('region', { name: 'The run of somebody' });
+  const run = page.getByRole('region', { name: 'Shared run' });
   await expect(run).toContainText('grpo, gsm8k, 80 steps, seed 3, 8 min, on <img src=x');
   await expectPoints(page, 'reward', 80);
   await expectPoints(page, 'pass', 5);
@@ -71,7 +71,7 @@ test('a result from a link is shown as a shared run, as text, and starts nothing
   await expectState(page, 'idle');
   expect([asked, alerts, begun, page.workers()]).toEqual([[], [], [], []]);
 
-  await run.getByRole('button', { name: 'Put it away' }).click();
+  await run.getByRole('button', { name: 'Close' }).click();
   await expectPoints(page, 'reward', 0);
   await expect(page).not.toHaveURL(/#/);
 });
@@ -84,9 +84,9 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await page.goto(`${address({ ...TINY, steps: 2, seed: 5, 'trainer.testFreq': 1 })}#r=${await sent()}`);
   await page.getByRole('button', { name: 'Run it here' }).click();
   await expectState(page, 'done');
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toHaveCount(0);
+  await expect(page.getByRole('region', { name: 'Shared run' })).toHaveCount(0);
   await page.getByRole('button', { name: 'Copy link' }).click();
-  await expect(page.getByText(/^Copied: settings and curves, \d+ letters\.$/)).toBeVisible();
+  await expect(page.getByText(/^Copied: settings and curves, \d+ characters\.$/)).toBeVisible();
   const link = await page.evaluate(() => navigator.clipboard.readText());
   expect(link.length).toBeLessThan(1500);
 
@@ -104,7 +104,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
 
   await page.goto('about:blank');
   await page.goto(link);
-  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('2 steps, seed 5');
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('2 steps, seed 5');
   await expectPoints(page, 'reward', 2);
 });
 
@@ -119,11 +119,11 @@ test('autostart with a model from elsewhere asks first', async ({ page }) => {
   await page.clock.install();
   await page.goto(address({ ...TINY, 'model.path': 'org/tiny', hub: 'https://hub.example', autostart: '' }));
   const offer = page.locator('.notice.offer');
-  await expect(offer).toContainText('asks to train org/tiny, with files of hub.example');
+  await expect(offer).toContainText('This link trains org/tiny, with files from hub.example');
   await passTime(page);
   expect(asked).toEqual([]);
   await expectState(page, 'idle');
-  await offer.getByRole('button', { name: 'Do not load' }).click();
+  await offer.getByRole('button', { name: 'Cancel' }).click();
   await expect(offer).toHaveCount(0);
   await expectState(page, 'idle');
   expect(asked).toEqual([]);

@@ -22,7 +22,7 @@ test('after a crash of the GPU process the run continues automatically, with the
   const notices = await noticesOf(page);
   await waitForStep(page, 1);
   await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
-  await expect.poll(notices).toMatch(/The GPU was lost at step \d+\. Went on from step \d+\./);
+  await expect.poll(notices).toMatch(/The GPU was lost at step \d+\. Resumed from step \d+\./);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
   expect(trained(await savedLines(page))).toEqual(trained(await savedLines(unbroken)));
@@ -39,7 +39,7 @@ test('a GPU that is lost while the page is idle is not used for training', async
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');
   await crash();
-  await expect(page.getByText('The GPU was lost. Start opens another.')).toBeVisible();
+  await expect(page.getByText('The GPU was lost. Press Start to open it again.')).toBeVisible();
   expect(page.workers()).toEqual([]);
 });
 
@@ -54,7 +54,7 @@ test('a real engine repeats a reloaded run bit for bit', async ({ page, browser 
   await page.getByRole('button', { name: 'Start' }).click();
   await waitForStep(page, 2);
   await page.reload();
-  await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await waitForStep(page, 3);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');

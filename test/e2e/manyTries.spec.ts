@@ -60,7 +60,7 @@ for (const [problems, n] of [
     await expect(tries(page).locator('.try').first()).toContainText('calculator answers: 24');
     await page.mouse.wheel(0, 4000);
     await expect(tries(page).locator('.group')).toHaveCount(problems);
-    for (const name of ['Show the best and the worst', `Show all ${n} tries`])
+    for (const name of ['Show best and worst only', `Show all ${n} tries`])
       await tries(page).getByRole('button', { name }).click();
     expectShortTasks(await stop(), `${problems} x ${n} tries`);
     await expect(tries(page).locator('.try').first()).toBeVisible();

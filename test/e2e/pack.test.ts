@@ -223,7 +223,7 @@ for (const [name, mode] of [
       for (const entropy of entropies) expect(entropy).toBeGreaterThan(0);
       expect(refused).toBe(
         "/no-such-folder/config.json is an HTML page and not the checkpoint's config.json: the server has no such file and answers " +
-          'with its start page; put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
+          'with its start page. Put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
       );
     } finally {
       server.close();

@@ -30,7 +30,7 @@ test('without WebGPU the page says what is missing and what to do', async ({ pag
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto('/');
   await expectState(page, 'no-gpu');
-  await expect(page.getByText('This browser has no WebGPU')).toBeVisible();
+  await expect(page.getByText('Training needs WebGPU')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
@@ -77,7 +77,7 @@ test('a bad setting is refused with one error message and can be corrected', asy
 
 test('an unknown key in the address names the nearest known one', async ({ page }) => {
   await page.goto(address({ 'rollout.temprature': 1 }));
-  await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
+  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
 test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({
@@ -100,7 +100,7 @@ test('the page pauses between steps, resumes, stops after a step, and stops imme
   await expectStep(page, 2);
 
   engine.upTo(2);
-  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('button', { name: 'Resume', exact: true }).click();
   await engine.reached(3);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   engine.open();
@@ -112,7 +112,7 @@ test('the page pauses between steps, resumes, stops after a step, and stops imme
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
+  await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
 test('a stop that is requested before the run exists takes effect', async ({ page }) => {
@@ -127,7 +127,7 @@ test('a stop that is requested before the run exists takes effect', async ({ pag
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   arrive();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
+  await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
 test('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
@@ -151,9 +151,9 @@ test('an engine that dies repeatedly is reported, and the run can be continued',
   await expectState(page, 'failed');
   await expect(page.getByText('The engine stopped.')).toBeVisible();
   expect(page.workers()).toEqual([]);
-  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.Go onDiscard');
+  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.ResumeDiscard');
   engine.open();
-  await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
   await expectState(page, 'done');
   await expectStep(page, 3);
 });
@@ -162,7 +162,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
   const script = { contentType: 'text/javascript' };
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
-  const notLoaded = /^The engine stopped\. (Its script|Uncaught SyntaxError)/;
+  const notLoaded = /^The engine stopped\. (The engine's script|Uncaught SyntaxError)/;
   for (const [answer, said] of [
     [{ status: 404, body: '' }, notLoaded],
     [{ ...script, body: 'const = 1;' }, notLoaded],

@@ -8,9 +8,9 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await page.clock.install();
   await page.goto('/');
   await expectState(page, 'no-gpu');
-  await expect(page.locator('.notice.error')).toContainText('This browser cannot train. This browser has no WebGPU');
+  await expect(page.locator('.notice.error')).toContainText('This browser cannot train. Training needs WebGPU');
   const recorded = page.getByRole('region', { name: 'Recorded run' });
-  await expect(recorded).toContainText('Recorded run. Curves and tries below were computed on');
+  await expect(recorded).toContainText('Recorded run. The curves and tries below were computed on');
   await expect.poll(() => points(page, 'reward')).toBeGreaterThan(2);
   await expect(page.locator('.try').first()).toBeVisible();
   await recorded.getByRole('button', { name: 'Pause' }).click();
@@ -35,7 +35,7 @@ test('with WebGPU a button plays the recorded run, and closes it', async ({ page
   const recorded = page.getByRole('region', { name: 'Recorded run' });
   await expect(recorded.getByRole('button', { name: 'Play again' })).toBeVisible();
   await expectPoints(page, 'reward', 80);
-  await recorded.getByRole('button', { name: 'Put it away' }).click();
+  await recorded.getByRole('button', { name: 'Close' }).click();
   await expectPoints(page, 'reward', 0);
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
 });

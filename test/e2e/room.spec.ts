@@ -71,7 +71,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
   try {
     const { webSocket: webSocketUrl } = real.room.server;
     const sockets = await openFor(page, webSocketUrl, real.room.code);
-    await expect(region(page)).toContainText(`Work for the room at ${new URL(webSocketUrl).host}?`);
+    await expect(region(page)).toContainText(`Join the room at ${new URL(webSocketUrl).host}?`);
     expect(page.url()).not.toContain(real.room.code);
     expect(await page.evaluate(() => JSON.stringify([{ ...localStorage }, history.state]))).not.toContain(
       real.room.code,
@@ -157,9 +157,9 @@ test.describe('with TLS', () => {
       await openFor(page, webSocketUrl, room.code);
       await page.getByRole('button', { name: 'Join', exact: true }).click();
       const problem = region(page).locator('.notice.error');
-      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. A page is not told why`);
+      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. The server may be down`);
       const shown = `https://${new URL(webSocketUrl).host}/`;
-      await expect(problem).toContainText(`open ${shown} in another tab`);
+      await expect(problem).toContainText(`Open ${shown} in another tab`);
       const tab = await context.newPage();
       await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // the message of the browser is there
       await tab.close();
@@ -177,7 +177,7 @@ test('our page respects a refusal, and reports errors of code, server and addres
   const problem = region(page).locator('.notice.error');
   try {
     const sockets = await openFor(page, webSocketUrl, room.code);
-    await page.getByRole('button', { name: 'Do not join' }).click();
+    await page.getByRole('button', { name: 'Cancel' }).click();
     await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
     expect(page.url()).not.toContain('room');
     expect(sockets).toEqual([]);
@@ -189,7 +189,7 @@ test('our page respects a refusal, and reports errors of code, server and addres
     await page.getByLabel('Join code').fill((await newUserKey()).seed);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(problem).toHaveText(
-      `The room at ${webSocketUrl} does not know this join code; use the one that it printed.`,
+      `The room at ${webSocketUrl} does not know this join code. Use the one that it printed.`,
     );
     await page.getByLabel('Join code').fill('1234');
     await page.getByRole('button', { name: 'Join again' }).click();
@@ -235,7 +235,7 @@ test('the page reports a lost connection, continues when it is back, and can lea
   const real = await realRoom();
   const { samples, rollouter, groups } = real;
   const status = region(page).getByRole('status');
-  const lost = 'The connection to the room is lost; this page tries again by itself.';
+  const lost = 'Connection lost. Reconnecting...';
   try {
     await openFor(page, real.room.server.webSocket, real.room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();

@@ -14,7 +14,7 @@ test('typed text is kept even if effects run late, and the page responds to it',
     window.setTimeout = withLateEffects as typeof window.setTimeout;
   });
   await openPage(page, TINY);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   const editor = page.getByRole('textbox', { name: 'Code of the reward' });
   const text = () =>
     editor.evaluate((of) => [...of.querySelectorAll('.cm-line')].map((line) => line.textContent).join('\n'));
@@ -28,7 +28,7 @@ test('typed text is kept even if effects run late, and the page responds to it',
   await page.keyboard.type('er'); // the cursor is at the end
   expect(await text()).toBe(`${typed}er`);
 
-  const preset = page.getByLabel('Begin with');
+  const preset = page.getByLabel('Template');
   await expect(preset).toHaveValue('');
   await preset.selectOption('pay for length');
   await expect.poll(text).toContain('return tokens / 100;');
@@ -54,7 +54,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   await openPage(page, { ...TINY, steps: 8 });
   await page.getByRole('button', { name: 'Start' }).click();
   await expectStep(page, 1);
-  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   const panel = page.getByRole('tabpanel', { name: 'Reward' });
   const standing = panel.getByRole('status');
 
@@ -71,13 +71,13 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   );
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.locator('.cm-lintRange-error')).toHaveCount(0);
-  await expect(panel.getByRole('table')).toContainText(/5\.0\d* on average/);
+  await expect(panel.getByRole('table')).toContainText(/mean reward 5\.0\d* with this rule/);
   engine.upTo(2);
-  await expect(standing).toHaveText('Applied at step 3: a reward of your own.');
+  await expect(standing).toHaveText('Applied at step 3: custom reward.');
   engine.upTo(3);
   await expectStep(page, 3);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
-  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText('Step 3 Reward: a reward');
+  await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 3 Reward: custom reward');
 
   // Tab leaves the editor, and undo restores the old text.
   await page.getByRole('textbox', { name: 'Code of the reward' }).click();
@@ -95,16 +95,14 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   await settings.getByRole('button', { name: 'Apply' }).click();
   await expect(settings.getByRole('status')).toHaveText('Applies at the next step.');
   engine.upTo(4);
-  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText(
-    'Step 5 Learning rate 0.0003 \u2192 0.0001',
-  );
+  await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 5 Learning rate 0.0003 \u2192 0.0001');
   await expect(settings.getByLabel('KL coefficient')).toBeDisabled();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   engine.open();
   await expectState(page, 'done');
   await expectPoints(page, 'reward', 5);
 
-  const changed = page.getByRole('list', { name: 'What was changed' });
+  const changed = page.getByRole('list', { name: 'Changes' });
   await test.step('done again, steps go by what came in at them, and come out the same', async () => {
     await page.getByRole('slider', { name: /^Step/ }).fill('5');
     await page.getByRole('button', { name: 'Replay step 5' }).click();
@@ -115,7 +113,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   await test.step('reloaded and gone on with, it goes by them still', async () => {
     engine.upTo(5);
     await page.reload();
-    await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+    await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
     await goesByTheReward(page, engine, 6);
     await expect(changed).toContainText('Step 5 Learning rate 0.0003 \u2192 0.0001');
   });
@@ -129,15 +127,15 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
     const file = test.info().outputPath('run.zip');
     await download.saveAs(file);
     await page.getByLabel('Load a .zip').setInputFiles(file);
-    await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).click();
-    await expect(page.locator('.offer')).toContainText('with rules that somebody wrote (reward: a reward of your own)');
+    await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).click();
+    await expect(page.locator('.offer')).toContainText('This run contains custom rules (reward: custom reward)');
     await expectState(page, 'loading');
     await page.getByRole('button', { name: 'Run its rules' }).click();
     await goesByTheReward(page, engine, 7);
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await expect(page.locator('#runs tbody tr')).toHaveCount(3);
-    await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).first().click();
-    await page.getByRole('button', { name: 'Go on without them' }).click();
+    await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).first().click();
+    await page.getByRole('button', { name: 'Resume without its rules' }).click();
     await expect(changed).toContainText("Reward: the task's own reward");
     await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true });
   });
@@ -151,8 +149,8 @@ async function goesByTheReward(page: Page, engine: TestGate, step: number): Prom
   await expectState(page, 'done');
   await expectStep(page, step);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
-  const changed = page.getByRole('list', { name: 'What was changed' });
-  await expect(changed).toContainText('Step 3 Reward: a reward of your own');
+  const changed = page.getByRole('list', { name: 'Changes' });
+  await expect(changed).toContainText('Step 3 Reward: custom reward');
 }
 
 /** Returns the newest value of a curve, and its change since the first. */
@@ -168,9 +166,9 @@ for (const preset of ['pay for tool calls', 'pay for length', 'pay for guessing'
     onlyInFull();
     await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });
     await page.getByRole('button', { name: 'Start' }).click();
-    await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+    await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
     const panel = page.getByRole('tabpanel', { name: 'Reward' });
-    await panel.getByLabel('Begin with').selectOption(preset);
+    await panel.getByLabel('Template').selectOption(preset);
     await panel.getByRole('button', { name: 'Apply' }).click();
     await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/);
     await expectState(page, 'done');

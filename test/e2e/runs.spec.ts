@@ -27,7 +27,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
 
   await test.step('laid over the run shown: a line of its own, in the legend and in the tables', async () => {
     const alone = await inkOf(page, 'length');
-    await page.getByRole('checkbox', { name: 'Lay the curves of Calm over those shown' }).check();
+    await page.getByRole('checkbox', { name: 'Overlay the curves of Calm' }).check();
     await expect(page.locator('.run-legend li')).toHaveText(['the run shown', 'Calm']);
     await expect.poll(() => inkOf(page, 'length')).toBeGreaterThan(alone);
     const chart = page.locator('figure[data-chart="length"]');
@@ -52,10 +52,10 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
     const notices = await noticesOf(page);
     await page.getByRole('button', { name: 'Start the fork' }).click();
-    await expect.poll(notices).toMatch(/Went on from step 2\./);
+    await expect.poll(notices).toMatch(/Resumed from step 2\./);
     await expectState(page, 'done');
     await expect(rows).toHaveCount(3);
-    await expect(rows.first()).toContainText(/fork of The run of .* after step 2/);
+    await expect(rows.first()).toContainText(/fork of Run of .* after step 2/);
     await expect(rows.first().locator('.changes')).toHaveText('loss vanilla \u2192 cispo');
     await expect(page.locator('.run-legend li')).toHaveCount(3);
     expect(await points(page, 'reward')).toBe(3);

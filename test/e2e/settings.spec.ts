@@ -24,11 +24,11 @@ test("an error is shown once, next to its field, with the field's label, and Sta
 
   await page.getByLabel('Tries per problem').fill('1000');
   await expect(problem).toContainText(
-    '16 problems \u00d7 1,000 tries are 16,000 a step, and the page shows up to 4,096',
+    '16 problems \u00d7 1,000 tries are 16,000 per step, but the page shows up to 4,096',
   );
   await page.getByLabel('Tries per problem').fill('4');
   await steps.fill('1000000');
-  await expect(problem).toContainText('the page trains 1 to 10,000');
+  await expect(problem).toContainText('the page allows 1 to 10,000');
   await expect(start).toBeDisabled();
 });
 
@@ -38,7 +38,7 @@ test('a wrong choice in the address is named, and an unknown recipe opens the de
   await expect(page.getByLabel('Algorithm')).toHaveValue('foo');
   await page.goto('/?config=nonexistent');
   await expect(page.locator('.notice.error')).toContainText(
-    'The page has no recipe "nonexistent"; it has gsm8k-tool, reverse-text',
+    'Unknown recipe "nonexistent". Recipes of the page: gsm8k-tool, reverse-text',
   );
   await expect(page.locator('.notice.error')).not.toContainText('.yaml');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();

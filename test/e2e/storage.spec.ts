@@ -15,7 +15,7 @@ test('without OPFS a run is stored in IndexedDB, and continues after a reload', 
   await expectKept(page, 2);
   await page.reload();
   engine.open();
-  await page.getByRole('button', { name: 'Go on', exact: true }).first().click();
+  await page.getByRole('button', { name: 'Resume', exact: true }).first().click();
   await expectState(page, 'done');
   await expect(page.getByText('Not saved.')).toHaveCount(0);
   await expect(page.locator('#runs tbody tr')).toContainText('3 of 3');

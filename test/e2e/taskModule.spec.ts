@@ -29,11 +29,13 @@ test('a link asks before anything is fetched, names the host, and takes no for a
   const seen: string[] = [];
   page.on('request', (request) => seen.push(request.url()));
   await page.goto(`/?task=${encodeURIComponent(`http://${host()}/sums.js`)}&autostart`);
-  await expect(question(page)).toContainText(`a module of ${host()}: http://${host()}/sums.js`);
+  await expect(question(page)).toContainText(`a module from ${host()}: http://${host()}/sums.js`);
   expect(asked).toEqual([]);
-  await page.getByRole('button', { name: 'Do not load' }).click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
   await expectState(page, 'failed');
-  await expect(page.locator('.notice.error')).toContainText(`The task module http://${host()}/sums.js was not loaded.`);
+  await expect(page.locator('.notice.error')).toContainText(
+    `The task module http://${host()}/sums.js was not allowed to load.`,
+  );
   expect(asked).toEqual([]);
   expect(seen.filter((url) => url.includes(host()))).toEqual([]);
 });

@@ -33,13 +33,13 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     engine.open();
     await expectState(page, 'done');
     await expect(page.locator('#rollouts')).toContainText('Step 1,');
-    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, state kept');
+    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, checkpoint saved');
   });
 
   await test.step('by keyboard', async () => {
     await slider.focus();
     await slider.press('ArrowRight');
-    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, state kept');
+    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, checkpoint saved');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
     await expect(slider).toBeFocused();
   });
@@ -69,13 +69,13 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
   await test.step('a log that says otherwise is told from it', async () => {
     await slider.fill('3');
     await page.getByRole('button', { name: 'Replay step 3' }).click();
-    await expect(page.locator('.replayed')).toHaveText(/^Step 3 came out otherwise: actor\/grad_norm\./);
+    await expect(page.locator('.replayed')).toHaveText(/^Step 3 differs from the log in actor\/grad_norm\./);
     await expectState(page, 'done');
   });
 
   await test.step('gone on from an earlier step, what came after stays as a run of its own', async () => {
     await slider.fill('2');
-    await page.getByRole('button', { name: 'Go on from step 2' }).click();
+    await page.getByRole('button', { name: 'Continue from step 2' }).click();
     await expect(page.locator('#runs tbody tr')).toHaveCount(2);
     await expectState(page, 'done');
     await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*3 of 3/s);

@@ -78,7 +78,7 @@ async function expectConversations(page: Page): Promise<void> {
   await expect(rollouts.locator('.question')).toContainText('?');
   await expect(rollouts.locator('.try')).toHaveCount(2);
   await expect(rollouts.locator('.call').first()).toHaveText(/^calculator\(.+\)$/);
-  await expect(rollouts.locator('.tool').first()).toContainText('calculator answers');
+  await expect(rollouts.locator('.tool').first()).toContainText('calculator result');
   await expect(rollouts.locator('.try').first()).toContainText(/reward\s*1\.00/);
   await expect(rollouts.locator('.try').first()).toContainText(/advantage\s*\+/);
   await rollouts.getByRole('button', { name: 'Show all 8 tries' }).click();

@@ -18,5 +18,5 @@ test('a head dim that the kernels cannot hold is refused', () =>
   withGpu((gpu) => {
     const v = poisoned(gpu, 'v', 4096);
     const views = { q: v, kv: v, ranges: v, out: v, lse: v };
-    expect(() => attention(gpu, { ...views, N: 1, H: 1, K: 1, D: 130 })).toThrow('attention: head_dim is 130; at most');
+    expect(() => attention(gpu, { ...views, N: 1, H: 1, K: 1, D: 130 })).toThrow('attention: head_dim is 130. At most');
   }));

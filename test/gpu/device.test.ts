@@ -131,7 +131,7 @@ describe('memory', () => {
       const limit = Math.min(gpu.device.limits.maxStorageBufferBindingSize, gpu.device.limits.maxBufferSize);
       const bytes = Math.ceil(limit / 4) * 4 + 4;
       expect(() => gpu.buffer('logits', bytes)).toThrow(
-        `Buffer "logits" needs ${bytes} bytes but this device binds at most ${limit}; split the tensor or shrink the batch.`,
+        `Buffer "logits" needs ${bytes} bytes but this device binds at most ${limit}. Split the tensor or shrink the batch.`,
       );
     }));
 
@@ -140,7 +140,7 @@ describe('memory', () => {
     const first = gpu.buffer('weights', 600);
     expect(() => gpu.buffer('kv', 404)).toThrow(OutOfMemoryError);
     expect(() => gpu.buffer('kv', 404)).toThrow(
-      'Buffer "kv" needs 404 bytes but 600 of the 1000 bytes allowed are in use; lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.',
+      'Buffer "kv" needs 404 bytes but 600 of the 1000 bytes allowed are in use. Lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.',
     );
     gpu.buffer('small', 400);
     gpu.free(first);
@@ -204,7 +204,7 @@ describe('faults', () => {
     await expect(gpu.idle()).rejects.toThrow(DeviceLostError);
     expect(() => gpu.flush()).toThrow(DeviceLostError);
     expect(() => columnSum(gpu, { x, y: x, N: 1, C: 1 })).toThrow(
-      /^GPU device lost \("destroyed": .*\)\. What was on it is gone; make a new engine and start again from what is saved\.$/,
+      /^GPU device lost \("destroyed": .*\)\. Its memory is lost\. Create a new engine and resume from a checkpoint\.$/,
     );
     const again = await own(); // a new device is available
     expect([...(await again.readF32(again.buffer('x', Float32Array.of(7))))]).toEqual([7]);

@@ -81,16 +81,16 @@ test.runIf(isFull)(
       ['', 20], // while the engine is created
       ['step 1/4', 3], // during the export of the first checkpoint
       ['step 2/4', 60, 3], // during the next step, which is notified late
-      ['resuming after step 2', 1],
+      ['resumed from step 2', 1],
       ['step 3/4', 90],
     ];
     const lost = await train('lost', losses, 'trainer.saveFreq=1');
     expect(lost.metrics).toEqual(unbroken.metrics);
     expect(lost).toEqual(unbroken);
     expect(countOf(LOST)).toBe(5);
-    expect(said).toMatch(/lost before the first step was done \(.*\); on a fresh one from the beginning/);
-    expect(said).toMatch(/lost after step 1 \(.*\); on a fresh one from the beginning/);
-    expect(said).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2\n/);
+    expect(said).toMatch(/lost before the first step was done \(.*\), resuming on a new one from the start/);
+    expect(said).toMatch(/lost after step 1 \(.*\), resuming on a new one from the start/);
+    expect(said).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2\n/);
 
     // Without a checkpoint it restarts, in its own folder.
     const { checkpoints: _, ...same } = unbroken;

@@ -215,7 +215,7 @@ test('without shader-f16 the same spec runs in float32, with a message', async (
   const used = await withOfferedDtype(asked);
   if (await offered()) return expect(dtypeNote(asked, used)).toBeUndefined();
   expect(dtypeNote(asked, used)).toBe(
-    'float16 was asked for, but this adapter has no shader-f16: everything stays in float32',
+    'float16 was requested, but this adapter has no shader-f16: everything stays in float32',
   );
   const [engine, plain] = [await createDeviceEngine(asked), await createDeviceEngine({ ...asked, dtype: undefined })];
   const samples = [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }];
@@ -228,7 +228,7 @@ test('without shader-f16 the same spec runs in float32, with a message', async (
 
 test('tfjs computes in float32 alone', async () => {
   await expect(createDeviceEngine({ ...spec, engine: 'tfjs', dtype: 'float16' })).rejects.toThrow(
-    'Engine "tfjs" computes in float32 alone; use engine "wgsl" for model.dtype=float16.',
+    'Engine "tfjs" computes in float32 alone. Use engine "wgsl" for model.dtype=float16.',
   );
 });
 

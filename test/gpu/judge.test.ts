@@ -149,6 +149,6 @@ test('a judge longer than the positions of the model is refused', async () => {
   const config = configOf();
   config.reward.judge.maxPromptLength = 512;
   await expect(engineOf(config)).rejects.toThrow(
-    "The judge's prompt and reply may have 524 tokens, but the model has 128 positions; lower reward.judge.maxPromptLength.",
+    "The judge's prompt and reply may have 524 tokens, but the model has 128 positions. Lower reward.judge.maxPromptLength.",
   );
 });

@@ -104,17 +104,17 @@ test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefi
 test('a table that does not fit is refused with one error message', async () => {
   const gpu = await testGpu();
   const of = (file: unknown) => () => parseTable(gpu, file, 'tiles.json');
-  expect(of({})).toThrow('tiles.json has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.');
+  expect(of({})).toThrow('tiles.json has no list "matmul". Write a file with "webgrpo tune --out FILE".');
   expect(of({ matmul: [{ upToRows: 8, tile: 'plain_4x4' }] })).toThrow(
-    'tiles.json: upToRows of row 1 is 8; it must rise from row to row, and only the last has none.',
+    'tiles.json: upToRows of row 1 is 8. It must rise from row to row, and only the last has none.',
   );
   for (const matmul of [[null], [7], [null, { tile: 'plain_8x8' }]]) expect(of({ matmul })).toThrow(InputError);
   const falling = [{ upToRows: 8, tile: 'plain_4x4' }, { upToRows: 4, tile: 'plain_4x4' }, { tile: 'plain_8x8' }];
   expect(of({ matmul: falling })).toThrow('upToRows of row 2 is 4');
   expect(of({ matmul: [{ tile: 'fast' }] })).toThrow(
-    /^tiles.json has the tile "fast"; on this adapter there are .*plain_8x8/,
+    /^tiles.json has the tile "fast"; allowed on this adapter: .*plain_8x8/,
   );
   await expect(applyTuning(gpu, 'tiles.json')).rejects.toThrow(
-    'trainer.kernelTuning is "tiles.json"; a page takes auto or off, the command line also a file.',
+    'trainer.kernelTuning is "tiles.json"; allowed in a page: auto or off. The command line also takes a file.',
   );
 });

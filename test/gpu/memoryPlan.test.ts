@@ -220,7 +220,7 @@ test('generation and scoring plan neither gradients nor moments; the plan prints
 
 test('a buffer beyond what the device binds is refused by its setting and the most it takes', () => {
   expect(() => checkBindings(spec, 1 << 20)).toThrow(
-    'The MLP activations of a micro-batch need 3145728 bytes in one buffer but this device binds at most 1048576; lower actor.ppoMaxTokenLenPerGpu from 2048 to at most 682.',
+    'The MLP activations of a micro-batch need 3145728 bytes in one buffer but this device binds at most 1048576. Lower actor.ppoMaxTokenLenPerGpu from 2048 to at most 682.',
   );
   expect(() => checkBindings(spec, 1 << 27)).not.toThrow();
 });

@@ -112,7 +112,7 @@ test('weights of NaN are reported immediately and never returned', async () => {
   await expect(trainer.fit()).rejects.toThrow("the sampler's log-prob of token 0 is NaN");
   expect(faults).toHaveLength(3);
   await expect(trainer.checkpoint()).rejects.toThrow(
-    `After step 3 the weights are not finite ("${name}"); lower actor.`,
+    `After step 3 the weights are not finite ("${name}"). Lower actor.`,
   );
 });
 

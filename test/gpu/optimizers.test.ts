@@ -104,7 +104,7 @@ test('the state of another optimizer is refused by both names, and so is a step 
     const heavy = await engineOf(SPECS[1]);
     const states = { adamw: await adamw.exportOptimizer(), muon: await muon.exportOptimizer() };
     await expect(adamw.importOptimizer(states.muon)).rejects.toThrow(
-      "The checkpoint has the optimizer state of Muon, but this run's optimizer is AdamW; set actor.optim.optimizer=Muon to go on",
+      "The checkpoint has the optimizer state of Muon, but this run's optimizer is AdamW. Set actor.optim.optimizer=Muon to resume",
     );
     await expect(muon.importOptimizer(states.adamw)).rejects.toThrow("of AdamW, but this run's optimizer is Muon");
     await expect(heavy.importOptimizer(await plain.exportOptimizer())).rejects.toThrow(

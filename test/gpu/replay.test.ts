@@ -146,10 +146,10 @@ test('samples of another vocabulary, and an estimator without its inputs, end in
     trajectory: { ...first.trajectory, responseIds: Uint32Array.of(512), mask: Uint8Array.of(1) },
   };
   await expect(compareLosses({ ...kept, samples: [foreign, ...rest] }, LOSSES, engine)).rejects.toThrow(
-    /^A sample of problem "p\d" has token 512, but the model knows 0 to 511\. Take a checkpoint of the run that kept the samples\.$/,
+    /^A sample of problem "p\d" has token 512, but the model knows 0 to 511\. Use a checkpoint of the run that saved the samples\.$/,
   );
   const remax = [LOSSES[0], { name: 'remax', config: configOf({ name: 'remax' }) }];
   await expect(compareLosses(kept, remax, engine)).rejects.toThrow(
-    '--algorithm remax: advEstimator "remax" needs baselines, which this task does not give.',
+    '--algorithm remax: advEstimator "remax" needs baselines, which this task does not provide.',
   );
 });

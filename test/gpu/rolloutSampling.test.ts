@@ -159,8 +159,8 @@ test('settings out of range are refused with one error message', async () => {
   const { engine } = await newEngine();
   const refuse = (sampling: Partial<SamplingParams>, sentence: string) =>
     expect(engine.generate(request(0, 0, sampling))).rejects.toThrow(new RangeError(sentence));
-  await refuse({ repetitionPenalty: 0 }, 'repetitionPenalty is 0; it must be above 0, and 1 is off.');
-  await refuse({ topLogprobs: 9 }, 'topLogprobs is 9; at most 8 are returned.');
+  await refuse({ repetitionPenalty: 0 }, 'repetitionPenalty is 0. It must be above 0, and 1 is off.');
+  await refuse({ topLogprobs: 9 }, 'topLogprobs is 9. At most 8 are returned.');
   await refuse({ logitBias: [[61, 1]] }, 'logitBias names token 61; the vocabulary has 0 to 60.');
   await refuse(
     {
@@ -169,11 +169,11 @@ test('settings out of range are refused with one error message', async () => {
         [1, 2],
       ],
     },
-    'logitBias names a token twice; give each token one bias.',
+    'logitBias names a token twice. Give each token one bias.',
   );
   await refuse({ logitBias: [[1, Infinity]] }, 'logitBias of token 1 is Infinity; allowed: -1e6 to 1e6.');
   const many = Array.from({ length: 65 }, (_, i): [number, number] => [i, 1]);
-  await refuse({ logitBias: many }, 'logitBias has 65 entries; at most 64 are allowed.');
+  await refuse({ logitBias: many }, 'logitBias has 65 entries. At most 64 are allowed.');
   const context = { ...request(0, 0), contextIds: ids(60), promptLength: 21 };
   await expect(engine.generate(context)).rejects.toThrow('A prompt has 21 tokens');
 });

@@ -163,6 +163,6 @@ test('a pause of the caller outlasts an update', async () => {
 
 test('tfjs trains alone', async () => {
   await expect(engineOf({ engine: 'tfjs', rolloutWeights: 'copy' })).rejects.toThrow(
-    'Engine "tfjs" cannot train beside rollout (rolloutWeights "copy"); use engine "wgsl".',
+    'Engine "tfjs" cannot train beside rollout (rolloutWeights "copy"). Use engine "wgsl".',
   );
 });

@@ -196,7 +196,7 @@ test.runIf(isFull && hasNatsServer())(
       await browser.kill();
       expect(await room.ended, room.said).toBe(0);
       expect(await node.ended, node.said).toBe(0);
-      expect(String(await forging)).toContain('left this worker out');
+      expect(String(await forging)).toContain('excluded this worker');
 
       const folder = join(defaultLocalDir, 'room');
       const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8').trim().split('\n');

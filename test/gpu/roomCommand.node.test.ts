@@ -151,7 +151,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
       const resumed = open('trainer.resumeMode=auto');
       expect(await invitation(resumed)).toEqual([address, code]);
       await expectDone(resumed);
-      expect(resumed.said).toMatch(/resuming after step [12],/);
+      expect(resumed.said).toMatch(/resumed from step [12]:/);
       await expectDone(worker);
       await expectDone(alone);
       expectSameRun('room', 'alone', 2);
@@ -180,7 +180,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
         await until(() => room.said.includes('leaves generates on'), room, leaving);
         leaving.child.kill('SIGINT');
         expect(await leaving.ended, leaving.said).toBe(3);
-        expect(leaving.said).toContain('Leaving the room; its groups go to others.');
+        expect(leaving.said).toContain('Leaving the room. Its groups go to other workers.');
         const worker = join_('stays');
         await expectDone(room);
         await expectDone(worker);

@@ -210,7 +210,7 @@ test('buckets that are too few, or of another size, and weights of another model
   );
   const [first, ...rest] = tensors;
   await expect(receiver.openReceive([{ ...first, shape: [7] }, ...rest], 1 << 12)).rejects.toThrow(
-    /^The weights that are sent have embed \(7 values\) where the rollout device has embed \(\d+ values\); give both devices/,
+    /^The weights that are sent have embed \(7 values\) where the rollout device has embed \(\d+ values\)\. Give both devices/,
   );
   expect(() => splitEngine({} as LocalEngine, {} as LocalEngine, WHOLE)).toThrow('splitEngine takes two engines');
 });

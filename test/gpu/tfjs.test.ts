@@ -224,7 +224,7 @@ test('refuses what does not fit, with numbers', async () => {
   const limit = gpu.device.limits.maxStorageBufferBindingSize;
   await expect(createTfjsEngine(gpu, tinyModel(gpu), 1 << 20)).rejects.toThrow(
     `Engine "tfjs" needs ${4 * 2 ** 42} bytes for the attention scores of 1048576 rows but this device binds at most ` +
-      `${limit}; lower actor.ppoMaxTokenLenPerGpu to ${Math.floor(Math.sqrt(limit / 16))}, or use engine "wgsl".`,
+      `${limit}. Lower actor.ppoMaxTokenLenPerGpu to ${Math.floor(Math.sqrt(limit / 16))}, or use engine "wgsl".`,
   );
   const engine = await tfjsOf({});
   const batch = (n: number) => packGroups([group(long(1, n), [1])], 512)[0].batch;

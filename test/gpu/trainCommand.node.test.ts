@@ -49,7 +49,7 @@ test(
     expect(existsSync(inRun('killed', 'checkpoints', 'step-1'))).toBe(true);
     const resumed = await webgrpo([...argumentsOf('killed'), 'trainer.resumeMode=auto']);
     expect(resumed.said.join('\n')).toContain(
-      'groups were under way (rollout.partialRollout); their samples go on where they stood',
+      'groups were in flight (rollout.partialRollout): their samples are resumed',
     );
     expect(resumed.status).toBe(0);
     expect(outcome('killed')).toEqual(outcome('whole'));

@@ -177,7 +177,7 @@ test('samples of other weights, and of an unknown version, are rejected', async 
   const [{ sample, claim }] = honest;
   const { weightVersions: _, ...trajectory } = sample.trajectory;
   const unknown = await verifierOf().verify({ ...sample, trajectory }, { ...claim, version: 9 });
-  expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not at hand' });
+  expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not available' });
 });
 
 /** Generates the first tokens of every first turn with one version and the rest with the next. */

@@ -152,7 +152,7 @@ describe('every limit has its stop reason', () => {
     const engine = new ScriptedTurns([]);
     const input = { engine, limits: { maxPromptLength: 10 } };
     await expect(run([], input)).rejects.toThrow(
-      /^Problem "train-0" has a prompt of \d+ tokens, but at most 10 fit \(maxPromptLength 10, context length 256\); /,
+      /^Problem "train-0" has a prompt of \d+ tokens, but at most 10 fit \(maxPromptLength 10, context length 256\)\. Raise/,
     );
     expect(engine.requests).toEqual([]);
   });

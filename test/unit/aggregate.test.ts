@@ -91,7 +91,7 @@ test('importance weights multiply, and do not affect masked tokens', () => {
 
 test('errors name what is allowed', () => {
   expect(() => tokenWeights('mean' as never, MASKS, { maxResponseLength: 10 })).toThrow(
-    'Unknown lossAggMode "mean"; known are token-mean, token-sum,',
+    'Unknown lossAggMode "mean"; known: token-mean, token-sum,',
   );
   expect(() => tokenWeights('seq-mean-token-sum-norm', MASKS, { maxResponseLength: 0 })).toThrow(
     'lossAggMode "seq-mean-token-sum-norm" needs maxResponseLength > 0, but it is 0.',

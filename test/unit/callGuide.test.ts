@@ -244,7 +244,8 @@ describe('tokens that can come next', () => {
       for (let token = 0; token < V; token++) {
         const empty = tokenBytes(vocabulary, token).length === 0;
         if (allowed.has(token)) expect(() => guide.after(state, token)).not.toThrow();
-        else if (!empty) expect(() => guide.after(state, token)).toThrow('which no valid tool call has in this place');
+        else if (!empty)
+          expect(() => guide.after(state, token)).toThrow('which no valid tool call has at this position');
       }
       expect(allowed.has(EOS)).toBe(false);
       expect(allowed.has(V - 1)).toBe(false);
@@ -334,7 +335,9 @@ describe('tokens that can come next', () => {
     const tag = { bytes: new TextEncoder().encode('<tool_call>a'), starts: Uint32Array.of(0, 11, 12) };
     expect(new CallGuide(callable, letters, 2).mask(0, 9)).toBeUndefined();
     const broken = new CallGuide(callable, tag, 2);
-    expect(() => broken.mask(broken.after(0, 0), 9)).toThrow('The tokenizer has no token that a valid tool call');
+    expect(() => broken.mask(broken.after(0, 0), 9)).toThrow(
+      'The tokenizer has no token that could continue a valid tool call',
+    );
   });
 });
 
@@ -411,8 +414,8 @@ test('only a parser that names its call format can be constrained, to that forma
   const own: ToolParser = (text, tools) => parseLlama3Json(text, tools);
   const input = { tools: [calculator], constrainToolCalls: true, toolParser: own };
   await expect(run([], { ...input, engine: new ScriptedTurns(['#### 1']) })).rejects.toThrow(
-    'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
-      'set it to the format it reads (hermes, llama3_json, qwen3_coder, glm), or turn constrainToolCalls off.',
+    'constrainToolCalls is on, but the tool parser has no callFormat, so the format of its calls is unknown. ' +
+      'Set it to the format it reads (hermes, llama3_json, qwen3_coder, glm), or turn constrainToolCalls off.',
   );
   own.callFormat = 'llama3_json';
   const engine = new ScriptedTurns(['#### 1']);

@@ -233,13 +233,13 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'no config',
     () => saved({ 'config.json': undefined }),
-    'The checkpoint has no config.json; give a folder in Hugging Face format.',
+    'The checkpoint has no config.json. Give a folder in Hugging Face format.',
   ],
   ['a config that is a list', () => saved({ 'config.json': text('[]') }), 'config.json must hold a JSON object.'],
   [
     'no weights',
     () => saved({ 'model.safetensors': undefined }),
-    'The checkpoint has neither model.safetensors nor model.safetensors.index.json; convert it to safetensors.',
+    'The checkpoint has neither model.safetensors nor model.safetensors.index.json. Convert it to safetensors.',
   ],
   [
     'an index without its map',
@@ -249,7 +249,7 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'a missing tensor',
     () => withTensors((t) => t.delete(UP)),
-    `model.safetensors has no "${UP}" [12, 8]; it has 25 tensors, e.g. "model.embed_tokens.weight". Is this a Qwen2 checkpoint?`,
+    `model.safetensors has no "${UP}" [12, 8]. It has 25 tensors, e.g. "model.embed_tokens.weight". Is this a Qwen2 checkpoint?`,
   ],
   [
     'a tensor of another shape',
@@ -264,12 +264,12 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'NaN',
     () => withTensors((t) => t.get(UP)!.data.fill(NaN, 95)),
-    `model.safetensors: tensor "${UP}" holds NaN at element 95. The weights are damaged: use another copy of the file.`,
+    `model.safetensors: tensor "${UP}" holds NaN at element 95. The weights are damaged.`,
   ],
   [
     'infinity',
     () => withTensors((t) => t.get(UP)!.data.fill(-Infinity, 0, 1)),
-    `model.safetensors: tensor "${UP}" holds -Infinity at element 0. The weights are damaged: use another copy of the file.`,
+    `model.safetensors: tensor "${UP}" holds -Infinity at element 0. The weights are damaged.`,
   ],
 ];
 
@@ -286,7 +286,7 @@ test('saving refuses what loading would', () => {
   const tensors = weights();
   tensors.get(UP)!.data[3] = NaN;
   expect(() => saveCheckpoint({ config: CONFIG, weights: tensors })).toThrow(
-    `The model to save: tensor "${UP}" holds NaN at element 3. The weights are damaged: use another copy of the file.`,
+    `The model to save: tensor "${UP}" holds NaN at element 3. The weights are damaged.`,
   );
 });
 
@@ -332,12 +332,12 @@ test('fetchCheckpoint: from a folder or a table of files, the tokenizer required
     );
     serve(saved(), 404);
     expect(await message('http://host/model')).toBe(
-      'http://host/model has no tokenizer.json and tokenizer_config.json; copy them beside the weights.',
+      'http://host/model has no tokenizer.json and tokenizer_config.json. Copy them next to the weights.',
     );
     serve(new Map(), 'page');
     expect(await message('http://host/model')).toBe(
       "http://host/model/config.json is an HTML page and not the checkpoint's config.json: the server has no such file and answers with its " +
-        'start page; put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
+        'start page. Put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
     );
     vi.stubGlobal('fetch', async () => new Response('', { status: 503 }));
     expect(await message('http://host/model')).toBe(

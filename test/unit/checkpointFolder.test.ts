@@ -75,29 +75,31 @@ test('a damaged checkpoint is refused by file and name; the newest intact one is
   expect(await newestCheckpoint(disk, run, 'trainer', (line) => notes.push(line))).toBe(folderOf(1));
   expect(notes).toEqual([
     expect.stringMatching(
-      /step-3\/optimizer\.safetensors has another content \(SHA-256\) than was saved: the checkpoint is damaged/,
+      /step-3\/optimizer\.safetensors has changed since it was saved \(SHA-256\): the checkpoint is damaged/,
     ),
     expect.stringMatching(/step-2\/trainer_state\.json is missing: /),
-    `taking ${folderOf(1)}, the newest checkpoint that is whole`,
+    `using ${folderOf(1)}, the newest intact checkpoint`,
   ]);
   await expect(loadTrainerCheckpoint(disk, folderOf(3))).rejects.toThrow(
-    /step-3\/optimizer\.safetensors has another content/,
+    /step-3\/optimizer\.safetensors has changed since/,
   );
   expect(await checkpointToResume(configOf({ resumeMode: 'auto' }))).toBe(folderOf(1));
   await expect(
     checkpointToResume(configOf({ resumeMode: 'resume_path', resumeFromPath: folderOf(3) })),
-  ).rejects.toThrow(new RegExp(`^trainer\\.resumeFromPath: .*damaged.* that is whole is ${folderOf(1)}\\.$`));
+  ).rejects.toThrow(
+    new RegExp(`^trainer\\.resumeFromPath: .*damaged.* The newest intact checkpoint of that run is ${folderOf(1)}\\.$`),
+  );
   // The model of step 3 is intact. So is that of step 2, except a file that a model does not read.
   expect(await newestCheckpoint(disk, run)).toBe(folderOf(3));
   flip(`${folderOf(3)}/model.safetensors`, 5000);
-  await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has another content/);
+  await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has changed since/);
 });
 
 test('if no checkpoint is intact, a run does not restart in its place', async () => {
   await save(1);
   writeFileSync(`${folderOf(1)}/manifest.json`, '{"format": 1, "files": {}}');
   await expect(checkpointToResume(configOf({ resumeMode: 'auto' }))).rejects.toThrow(
-    /^No checkpoint of .*run is whole\. .*manifest\.json is damaged, or of a newer version/,
+    /^No checkpoint of .*run is intact\. .*manifest\.json is damaged, or of a newer version/,
   );
 });
 
@@ -109,7 +111,7 @@ test('the error for a changed file says what to do; a folder without a manifest 
     readFileSync(path, 'utf8').replace('"max_position_embeddings": 128', '"max_position_embeddings": 256'),
   );
   await expect(loadModelFiles(folderOf(1))).rejects.toThrow(
-    /config\.json has another content .* if you changed the file on purpose, delete manifest\.json beside it, and the folder is read unchecked\.$/,
+    /config\.json has changed since .* If you changed the file on purpose, delete manifest\.json next to it to read the folder unchecked\.$/,
   );
   rmSync(`${folderOf(1)}/manifest.json`);
   expect((await loadModelFiles(folderOf(1))).config.maxPositionEmbeddings).toBe(256);
@@ -218,16 +220,16 @@ describe('errors of the disk', () => {
   test.each([
     [
       'ENOSPC',
-      /the disk is full \(5 bytes are needed, and \d+ are free\)\. What was saved before is whole; free some room/,
+      /the disk is full \(5 bytes are needed, and \d+ are free\)\. What was saved before is intact\. Free some space/,
     ],
     ['EDQUOT', /the quota of the disk is used up \(5 bytes are needed/],
     ['EROFS', /: the disk is read-only\.$/],
     ['EACCES', /: no permission\.$/],
     ['EPERM', /: no permission\.$/],
     ['ENOTDIR', /: a part of its path is a file, not a folder\.$/],
-    ['ENAMETOOLONG', /: the name is too long for this disk; choose a shorter one\.$/],
+    ['ENAMETOOLONG', /: the name is too long for this disk\. Choose a shorter one\.$/],
     ['EMFILE', /: too many files are open/],
-    ['EIO', /: the disk reports an error of its own/],
+    ['EIO', /: the disk reports an error\./],
     ['EBUSY', /: another program holds it\.$/],
     ['EISDIR', /: it is a folder\.$/],
   ])('%s', async (code, sentence) => {
@@ -272,7 +274,7 @@ describe('errors of the disk', () => {
   test('a checkpoint that does not fit is refused before it is written', async () => {
     const full = { ...disk, free: () => Promise.resolve(1000) };
     await expect(expectRoom(full, run, 3_000_000)).rejects.toThrow(
-      /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there; free some, or/,
+      /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there\. Free some space, or/,
     );
     await expect(expectRoom(disk, run, 1)).resolves.toBeUndefined();
     await expect(writeCheckpoint(full, folderOf(1), new Map([['a', 'x'.repeat(2000)]]))).rejects.toThrow(InputError);
@@ -310,7 +312,7 @@ test('impossible optimizer states are refused', () => {
   expect(savedSteps(optimizer(), 'S')).toBe(3);
   for (const value of [NaN, -7, 1e30, 0.5, Infinity])
     expect(wrong((t) => (t.get('step')!.data[0] = value))).toThrow(
-      `S has the "step" ${Math.fround(value)}; a whole number`,
+      `S has the "step" ${Math.fround(value)}; allowed: a whole number`,
     );
   expect(wrong((t) => t.delete('step'))).toThrow('S has no "step"');
   expect(wrong((t) => (t.get('w.exp_avg')!.data[1] = NaN))).toThrow('S: tensor "w.exp_avg" holds NaN at element 1');

@@ -37,33 +37,33 @@ async function refused(args: string[], sentence: RegExp, env: NodeJS.ProcessEnv 
 test('an unknown key names the nearest known one', () =>
   refused(
     ['train', CONFIG, 'actor.ppoMinibatchSize=4'],
-    /unknown key "actor\.ppoMinibatchSize"; did you mean "actor\.ppoMiniBatchSize"\?/,
+    /unknown key "actor\.ppoMinibatchSize"\. Did you mean "actor\.ppoMiniBatchSize"\?/,
   ));
 
 test('a value out of range', () =>
   refused(['train', CONFIG, 'rollout.n=0'], /"rollout\.n" is 0; allowed: integer >= 1\.$/));
 
 test('sizes that do not divide', () =>
-  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* the nearest that do are 4 and 8\.$/));
+  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* The nearest that do are 4 and 8\.$/));
 
 test('a missing config', () =>
   refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
 
-test('no config at all', () => refused(['train'], /^Which config\? /));
+test('no config at all', () => refused(['train'], /^No config was given\. /));
 
 test('a missing checkpoint', () =>
-  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
+  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist\. /));
 
 test('a path to resume from that is missing, empty, or not a checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
-  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
+  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing\. Set it to a checkpoint or run folder, /);
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
-    /^trainer\.resumeFromPath: nope does not exist; give /,
+    /^trainer\.resumeFromPath: nope does not exist\. Give /,
   );
   await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
-    /checkpoints\/gsm8k-tool is no checkpoint of a training run, and holds none; give a folder such as /,
+    /checkpoints\/gsm8k-tool is not a checkpoint of a training run and contains none\. Give a folder such as /,
   );
 });
 
@@ -80,13 +80,13 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
     ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
     /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
   );
-  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
+  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set\. /);
 });
 
-test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
+test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. Did you mean "train"\?/));
 
 test('an unknown option', () =>
-  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --import, --help\.$/));
+  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'\. Known options: --json, --import, --help\.$/));
 
 test('malformed JSONL names its line', async () => {
   const path = join(folder, 'train.jsonl');
@@ -113,7 +113,7 @@ test('a truncated checkpoint', async () => {
 });
 
 test('a tokenizer with more tokens than the model has rows', async () => {
-  const sentence = /the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/;
+  const sentence = /the tokenizer has 512 tokens but the model 53 rows\. Use the files of one model\.$/;
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 
@@ -134,7 +134,7 @@ function withoutAdapter(script: string, ...args: string[]) {
 // Only Vulkan reads the variable; on other systems a GPU is found anyway.
 test.runIf(process.platform === 'linux')('a missing driver', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
-  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
+  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it\. /);
   expect(status).toBe(2);
 });
 
@@ -163,7 +163,7 @@ test('help and version', async () => {
   expect(await printed('help', 'train')).toBe(await printed('train', '--help'));
   expect(await printed('help', 'train')).toMatch(/^webgrpo train: /);
   expect((await webgrpo(['help', 'trian'])).said).toEqual([
-    'Unknown command "trian"; did you mean "train"? See --help.',
+    'Unknown command "trian". Did you mean "train"? See --help.',
   ]);
 });
 

@@ -243,7 +243,7 @@ describe('what a call continues', () => {
     const client = trainer.client();
     const both = [1, 2].map(() => client.chat.completions.create({ messages: QUESTION }));
     await vi.waitFor(() => expect(rollout.underWay).toBe(2), 20_000);
-    expect(() => client.trajectory.reward(1)).toThrow('A call is under way');
+    expect(() => client.trajectory.reward(1)).toThrow('A call is in flight');
     rollout.go();
     await Promise.all(both);
     expect(client.trajectory.rows()).toHaveLength(2);

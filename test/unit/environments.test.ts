@@ -158,9 +158,9 @@ describe('a group', () => {
     const asItIs = { score: 1, acc: 1, turns: [0.5, 0.5] };
     expect((await withReward(() => Promise.resolve(asItIs)))[0].reward).toEqual(asItIs);
     const wrong = (value: unknown) => expect(withReward(() => value as number)).rejects;
-    await wrong('5').toThrow('The reward of problem "p" is "5"; return { score, acc }, or a promise of it.');
+    await wrong('5').toThrow('The reward of problem "p" is "5". Return { score, acc }, or a promise of it.');
     await wrong({ score: 1, acc: 1, turns: [1] }).toThrow(/^The reward of problem "p" has no number for turn 2 of 2/);
-    await wrong({ score: Infinity, acc: 1 }).toThrow(/^The reward of problem "p" is Infinity; give a finite number/);
+    await wrong({ score: Infinity, acc: 1 }).toThrow(/^The reward of problem "p" is Infinity\. Give a finite number/);
   });
 });
 
@@ -200,7 +200,7 @@ describe('a row', () => {
     ],
     [
       { environment: 'other', tools: 'end' },
-      'Problem "p" has the tools "end"; give a list of names. The tools of task "mine" are: calculator, end.',
+      'Problem "p" has the tools "end". Give a list of names. The tools of task "mine" are: calculator, end.',
     ],
   ])('%j is one sentence, and nothing is started', async (row, message) => {
     log = [];
@@ -214,7 +214,7 @@ describe('a row', () => {
     );
     expect(() =>
       partsOf({ name: 't', tools: [{ ...calculator, name: 'read' }], environments: [counter] }, problem),
-    ).toThrow('Task "t" has a tool "read", a name that its environment "counter" uses too; rename one of them.');
+    ).toThrow('Task "t" has a tool "read", a name that its environment "counter" uses too. Rename one of them.');
   });
 });
 
@@ -224,8 +224,8 @@ test('a definition at odds with itself is refused', () => {
   expect(define({ name: 'a b' })).toThrow(
     'An environment is named "a b"; allowed: 1 to 64 letters, digits, ., _ and -.',
   );
-  expect(define({ step: undefined })).toThrow('Environment "x" has neither step nor tools; give it one of them.');
-  expect(define({ save: () => 0 })).toThrow('Environment "x" has save without restore; give both or none.');
+  expect(define({ step: undefined })).toThrow('Environment "x" has neither step nor tools. Give it one of them.');
+  expect(define({ save: () => 0 })).toThrow('Environment "x" has save without restore. Give both or none.');
   expect(
     define({ tools: { t: { description: '', parameters: { ...none, required: ['x'] }, execute: () => '' } } }),
   ).toThrow(/^Tool "t"/);
@@ -233,7 +233,7 @@ test('a definition at odds with itself is refused', () => {
 
 describe('hostile environments', () => {
   const WHAT = 'The reset of environment "counter" for problem "p"';
-  const EXPECTED = 'return { state, observation }, the observation a text, or absent.';
+  const EXPECTED = 'Return { state, observation }, the observation a text, or absent.';
   const withReset = (reset: () => unknown): Environment => ({ ...counter, reset: reset as Environment['reset'] });
 
   test.each<[string, () => unknown, RegExp]>([
@@ -242,13 +242,13 @@ describe('hostile environments', () => {
       () => {
         throw new Error('boom');
       },
-      /^The reset of environment "counter" for problem "p" threw "boom" \(at .*\); return/,
+      /^The reset of environment "counter" for problem "p" threw "boom" \(at .*\)\. Return/,
     ],
     ['rejects', () => Promise.reject(new Error('boom')), /threw "boom"/],
-    ['hangs', () => new Promise(() => {}), /did not resolve in 0\.05 s \(rollout\.multiTurn\.toolTimeoutS\); return/],
-    ['returns nothing', () => undefined, /returned undefined; return/],
-    ['returns a text', () => 'You are here.', /returned "You are here\."; return/],
-    ['has no state', () => ({ observation: 'x' }), /returned \{"observation":"x"\}; return/],
+    ['hangs', () => new Promise(() => {}), /did not resolve in 0\.05 s \(rollout\.multiTurn\.toolTimeoutS\)\. Return/],
+    ['returns nothing', () => undefined, /returned undefined\. Return/],
+    ['returns a text', () => 'You are here.', /returned "You are here\."\. Return/],
+    ['has no state', () => ({ observation: 'x' }), /returned \{"observation":"x"\}\. Return/],
     ['has a number for an observation', () => ({ state: 1, observation: 2 }), /returned \{"state":1,"observation":2\}/],
   ])('a reset that %s ends the run by one sentence, or is left out alone', async (_, reset, message) => {
     const task = taskOf([withReset(reset)]);

@@ -61,7 +61,7 @@ test('puts without space wait, and are served in order', async () => {
   await queue.takeGroup(1);
   await large;
   expect(queue.keys[0]).toBe('b_0');
-  await expect(queue.put([record('d_0', {}, 1000)])).rejects.toThrow('may hold 200 bytes, and was given');
+  await expect(queue.put([record('d_0', {}, 1000)])).rejects.toThrow('can hold 200 bytes, but was given');
   queue.clear();
   await small;
   queue.clear();

@@ -59,7 +59,7 @@ const changed = (columns: ExperienceRecord['columns']): ExperienceRecord => {
 test.each<[string, ExperienceRecord['columns'], string]>([
   ['another type', { mask: Uint32Array.of(1, 0, 1) }, 'Column "mask" of the record "3.7_2" is not a Uint8Array.'],
   ['another length', { logProbs: new Float32Array(2) }, '"logProbs" of the record "3.7_2" has 2 numbers for 3 tokens'],
-  ['no JSON', { sample: '{' }, 'Column "sample" of the record "3.7_2" cannot be read: it is no JSON'],
+  ['no JSON', { sample: '{' }, 'Column "sample" of the record "3.7_2" cannot be read: it is not JSON'],
   [
     'another reason',
     { sample: (recordOf(sample(), origin).columns['sample'] as string).replace('completed', 'bored') },

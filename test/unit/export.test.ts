@@ -330,12 +330,12 @@ test.skipIf(!python)('the Python reward and calculator give our answers (skipped
 test('an export refuses what it cannot write', async () => {
   const refused = (promise: Promise<unknown>, sentence: string) =>
     expect(promise).rejects.toThrow(new InputError(sentence));
-  await refused(run('ray', MODEL).to('x'), 'Export for what? Found "ray"; allowed: verl, trl, gguf.');
-  await refused(run('verl').to('x'), 'Which run? Give one run or checkpoint folder; --help shows an example.');
-  await refused(run('verl', MODEL).to(undefined), 'Where to? Give --out PATH.');
-  await refused(run('verl', MODEL).to('src'), 'src is there already; give --out another name, or remove it.');
+  await refused(run('ray', MODEL).to('x'), 'The export target is "ray"; allowed: verl, trl, gguf.');
+  await refused(run('verl').to('x'), 'No run was given. Give one run or checkpoint folder. --help shows an example.');
+  await refused(run('verl', MODEL).to(undefined), '--out is missing. Give --out PATH.');
+  await refused(run('verl', MODEL).to('src'), 'src exists already. Give --out another name, or delete it.');
   await refused(
     run('verl', MODEL).to('x', 'task.name=countdown'),
-    'task.name is "countdown"; only the reward of gsm8k is written in Python so far.',
+    'task.name is "countdown", but only gsm8k has a reward in Python. Export a run of gsm8k.',
   );
 });

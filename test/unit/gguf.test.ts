@@ -222,7 +222,7 @@ test('the command line writes the file, and reports that llama.cpp does not know
   await expect(exportGguf('checkpoints/gsm8k-tool', out, 'int3')).rejects.toThrow(
     /"int3"; of GGUF allowed: float16, q8_0, float32/,
   );
-  await expect(exportGguf('checkpoints/gsm8k-tool', 'folder')).rejects.toThrow(/name one file, such as model\.gguf/);
+  await expect(exportGguf('checkpoints/gsm8k-tool', 'folder')).rejects.toThrow(/Name one file, such as model\.gguf/);
   said.mockRestore();
 });
 

@@ -92,7 +92,7 @@ describe('generated problems', () => {
 
   test('requesting too many held-out problems is an error that states their number', () => {
     expect(() => heldOutProblems(100_000)).toThrow(
-      /^100000 held-out problems were asked for, but template "[a-z-]+" has/,
+      /^100000 held-out problems were requested, but template "[a-z-]+" has/,
     );
   });
 });
@@ -144,7 +144,7 @@ describe('demonstrations', () => {
       const swapped = demonstration(p, keyedRng(p.id), rates).calls[0].expression !== p.program[0];
       expect(swapped, p.template).toBe(['share', 'weekly'].includes(p.template!));
     }
-    expect(() => swapOnlyIn(ERRORS, 'shares')).toThrow(/swappedTemplates names "shares"; known are boxes, /);
+    expect(() => swapOnlyIn(ERRORS, 'shares')).toThrow(/swappedTemplates names "shares"; known: boxes, /);
   });
 
   test('a wrong step continues with its real result; instead of a division by zero, the right operation is shown', () => {
@@ -251,7 +251,7 @@ describe('GSM8K JSONL', () => {
   });
 
   test('an empty file is refused', () => {
-    expect(() => parseGsm8kJsonl('\n', 'f')).toThrow('f holds no problems; expected one JSON object a line.');
+    expect(() => parseGsm8kJsonl('\n', 'f')).toThrow('f holds no problems. Write one JSON object per line.');
   });
 
   test('training goes through the whole file each epoch, in another order', () => {

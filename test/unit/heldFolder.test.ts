@@ -55,7 +55,7 @@ test('the lock of a live process is refused with its id and what to do', () => {
   try {
     leave({ pid: other.pid });
     expect(() => lockFolder(folder)).toThrow(
-      `${folder} is another run's: process ${other.pid} on ${hostname()}, since then. Wait until it ends, stop it (kill ${other.pid}), or`,
+      `${folder} is in use by another run: process ${other.pid} on ${hostname()}, since then. Wait until it ends, stop it (kill ${other.pid}), or`,
     );
   } finally {
     other.kill('SIGKILL');
@@ -94,7 +94,7 @@ test('the lock of another machine is refused, with the file to delete', () => {
 test('a file that is not a lock is refused by name', () => {
   for (const text of ['', '{}', '{"pid": -1, "host": "x", "nonce": "../../../etc"}']) {
     writeFileSync(lockFile(), text);
-    expect(() => lockFolder(folder)).toThrow(/\.run\.lock is no lock that webgrpo can read; delete it if no other run/);
+    expect(() => lockFolder(folder)).toThrow(/\.run\.lock is not a lock file of webgrpo\. Delete it if no other run/);
   }
 });
 
@@ -141,7 +141,7 @@ test('two names of one folder share a lock', async () => {
   mkdirSync(folder);
   symlinkSync(folder, join(parent, 'link'));
   const held = holdFolder(folder);
-  expect(() => holdFolder(join(parent, 'link'))).toThrow(/is another run's/);
+  expect(() => holdFolder(join(parent, 'link'))).toThrow(/is in use by another run/);
   held[Symbol.dispose]();
   holdFolder(join(parent, 'link'))[Symbol.dispose]();
 });

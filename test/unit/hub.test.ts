@@ -98,7 +98,7 @@ test('an interrupted download continues in the next process; a file that changed
   hub.faults.set(SHARD, [hub.cutAfter(SHARD, 20_000), answerWith(500), answerWith(500)]);
   expect(await refusal(fetched({ attempts: 2 }))).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} could not be downloaded: the server answered 500 Internal Server Error ` +
-      '(2 attempts). Check the network, then start again: it goes on where it stopped.',
+      '(2 attempts). Check the network, then start again: the download resumes.',
   );
   hub.faults.clear();
   // Other bytes of the same length under the same name. The ETag differs, so the partial download must not be continued.
@@ -125,7 +125,7 @@ test('wrong bytes are downloaded once more, then refused', async () => {
   hub.faults.set(SHARD, [sendBad, sendBad]);
   expect(await refusal(fetched())).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} has the SHA-256 ${hash('sha256', bad)}, but ${hash('sha256', good)} was ` +
-      'promised, twice; the file on the server or the way to it is damaged.',
+      'expected, twice. The file on the server or the connection is damaged.',
   );
 });
 
@@ -140,7 +140,7 @@ test('a server that is too slow, or sends more weights than the config has, is a
     /could not be downloaded: the server sent next to nothing for 0.2 s \(2 attempts\)/,
   );
   hub.faults.set(SHARD, [drip(2 ** 20)]);
-  expect(await refusal(fetched({}, `${hub.endpoint}/files`))).toMatch(/sends more than the \d+ bytes it may have/);
+  expect(await refusal(fetched({}, `${hub.endpoint}/files`))).toMatch(/sends more than the \d+ bytes allowed/);
 });
 
 test('an unsupported model is refused before its weights are requested', async () => {
@@ -165,7 +165,7 @@ test.each([
 
 test('an address with a query is refused without its text, which may be a secret', async () => {
   expect(await refusal(fetched({}, 'https://a.b/c?token=secret'))).toBe(
-    'The model address at a.b has a query; give the URL of a folder of files.',
+    'The model address at a.b has a query. Give the URL of a folder of files.',
   );
 });
 
@@ -185,15 +185,15 @@ test('a folder at a URL has no list, so each file is requested; later requests o
   expect(hub.log).toContain('/files/model-00002-of-00002.safetensors');
   hub.files.clear();
   expect(await refusal(fetched({}, `${hub.endpoint}/other`))).toBe(
-    'HUB/other has no config.json at HUB/other; check its name.',
+    'HUB/other has no config.json at HUB/other. Check its name.',
   );
 });
 
 test('refusals of the hub, and an unreachable hub, are errors', async () => {
-  expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision; check its name.');
+  expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision. Check its name.');
   hub.close();
   expect(await refusal(fetched())).toBe(
-    'org/tiny is not a folder here, and HUB is out of reach; check the path, or the network (HF_ENDPOINT sets another hub).',
+    'org/tiny is not a folder here, and HUB cannot be reached. Check the path, or the network (HF_ENDPOINT sets another hub).',
   );
 });
 
@@ -246,7 +246,7 @@ describe('the token', () => {
 
   test('the token is in no message', async () => {
     expect(await refusal(fetched({ token: 'hf_SECRET\nx' }))).toBe(
-      'HF_TOKEN holds white space or letters that no token has; set it to the token alone.',
+      'HF_TOKEN holds white space or invalid characters. Set it to the token alone.',
     );
   });
 });
@@ -260,7 +260,7 @@ describe('a hub that lies', () => {
       vi.stubGlobal('fetch', () => Promise.resolve(new Response(listing)));
       try {
         expect(await refusal(fetched())).toBe(
-          `org/tiny: HUB${LIST} gave no list of files; is this a Hugging Face hub?`,
+          `org/tiny: HUB${LIST} returned no list of files. Is this a Hugging Face hub?`,
         );
       } finally {
         vi.unstubAllGlobals();
@@ -282,15 +282,15 @@ describe('a hub that lies', () => {
     ]);
     const { length } = hub.files.get('config.json')!;
     expect(await refusal(fetched())).toBe(
-      `HUB/org/tiny/resolve/${SHA}/config.json sends more than the ${length} bytes it may have; nothing of it is used.`,
+      `HUB/org/tiny/resolve/${SHA}/config.json sends more than the ${length} bytes allowed. Nothing of it is used.`,
     );
     expect(sent).toBeLessThan(2e7);
   });
 
   test.each([
-    ['http://[::1', {}, 'The model address is "http://[::1", which is no address; write it as https://host/path.'],
-    ['org/tiny', { endpoint: 'hub' }, 'HF_ENDPOINT is "hub", which is no address; write it as https://host/path.'],
-    ['https://me:secret@a.b/c', {}, 'The model address at a.b holds a user name or a password; leave them out.'],
+    ['http://[::1', {}, 'The model address is "http://[::1", which is not an address. Write it as https://host/path.'],
+    ['org/tiny', { endpoint: 'hub' }, 'HF_ENDPOINT is "hub", which is not an address. Write it as https://host/path.'],
+    ['https://me:secret@a.b/c', {}, 'The model address at a.b holds a user name or a password. Leave them out.'],
   ])('%s is refused in a sentence', async (model, options, message) => {
     expect(await refusal(fetched(options, model))).toBe(message);
   });

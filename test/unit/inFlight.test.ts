@@ -131,7 +131,7 @@ test('a tool that cannot restore its state ends in one error message', async () 
   await expect(
     run(['Two.'], { tools: [broken, plain], agentLoop: 'in-flight', record: new SampleRecord(state) }),
   ).rejects.toThrow(
-    'Tool "saving" could not restore the state that it had saved for sample r1: no such file. Mend its `restore`, or go on ' +
+    'Tool "saving" could not restore the state that it had saved for sample r1: no such file. Fix its `restore`, or resume ' +
       'from an earlier checkpoint.',
   );
 });

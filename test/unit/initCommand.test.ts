@@ -86,9 +86,9 @@ test('existing files stay unchanged, but an empty folder is filled', async () =>
   writeFileSync(join(root, 'file'), 'x');
   mkdirSync(join(root, 'empty'));
   await expect(write('held')).rejects.toThrow(
-    'The folder held is there already, with mine.txt in it; nothing was written. Choose another name.',
+    'The folder held exists already and contains mine.txt. Nothing was written. Choose another name.',
   );
-  await expect(write('file')).rejects.toThrow('file is there already, and no folder; choose another name.');
+  await expect(write('file')).rejects.toThrow('file exists already and is not a folder. Choose another name.');
   expect(readdirSync(join(root, 'held'))).toEqual(['mine.txt']);
   await write('empty');
   expect(readdirSync(join(root, 'empty'))).toContain('config.yaml');
@@ -105,7 +105,7 @@ test.each(['a/b', '..', '.', '.hidden', '', 'a b', '../x', 'a\0b', '\u00e4', 'x'
 
 test('an unknown template names the nearest', async () => {
   await expect(write('x', 'json')).rejects.toThrow(
-    '--template is "json"; did you mean "jsonl"? There are tool, jsonl, environment.',
+    '--template is "json". Did you mean "jsonl"? There are tool, jsonl, environment.',
   );
   await expect(write('x', '__proto__')).rejects.toThrow(/--template is "__proto__"/);
 });

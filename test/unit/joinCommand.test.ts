@@ -11,13 +11,13 @@ test.each([
   ['mcpServers', { mcpServers: { evil: { command: 'sh' } } }],
 ])('a room that names files or programs of this machine is not joined: task.%s', (key, settings) => {
   expect(() => taskFor({ ...task({}), ...settings }, undefined)).toThrow(
-    `The room's config has task.${key}, which names files or programs of this machine; it is not joined.`,
+    `The room's config has task.${key}, which names files or programs of this machine. The room is not joined.`,
   );
 });
 
 test('a task module is loaded only from this machine', () => {
   const module = { ...task({}), module: 'https://example.com/task.js' };
-  expect(() => taskFor(module, undefined)).toThrow('give your own copy of it with --module FILE');
+  expect(() => taskFor(module, undefined)).toThrow('Give your own copy of it with --module FILE');
   expect(taskFor(module, './mine.js').module).toBe('./mine.js');
   expect(taskFor(task({}), undefined)).toEqual(task({}));
 });

@@ -127,13 +127,13 @@ describe('a line', () => {
     [{ question: 'q' }, 'it has no prompt: expected "messages" or "prompt", found "question" (task.options.promptKey'],
     [
       { prompt: 'q', messages: [] },
-      'both "messages" and "prompt" are there; say which is the prompt: task.options.promptKey.',
+      'both "messages" and "prompt" are there. Say which is the prompt: task.options.promptKey.',
     ],
     [
       { prompt: 'q', label: 1 },
       'it has no answer: expected "answer" or "reward_model.ground_truth" or "ground_truth" or "solution", found "prompt", "label" (task',
     ],
-    [{ prompt: ' \n', answer: 'a' }, '"prompt" ends in an empty text; write what the model is asked.'],
+    [{ prompt: ' \n', answer: 'a' }, '"prompt" ends in an empty text. Write what the model is asked.'],
     [
       { prompt: [], answer: 'a' },
       '"prompt" is []; allowed: a text, or messages: [{"role": "user", "content": "..."}].',
@@ -150,28 +150,28 @@ describe('a line', () => {
     ],
     [
       { messages: [{ role: 'assistant', content: '', tool_calls: [{}] }], answer: 'a' },
-      'message 1 of "messages" has tool_calls, which are not read; write the call into its content',
+      'message 1 of "messages" has tool_calls, which are not read. Write the call into its content',
     ],
     [
       { messages: [...user('q'), { role: 'assistant', content: 'a' }], answer: 'a' },
-      '"messages" ends with the assistant\'s message, which the model is to write; leave that one out.',
+      '"messages" ends with the assistant\'s message, which the model is to write. Leave that one out.',
     ],
     [{ prompt: 'q', answer: ['a'] }, 'the answer "answer" is ["a"], but must be a text or a number.'],
     [{ prompt: 'q', answer: true }, 'the answer "answer" is true, but must be a text or a number.'],
     [
       { prompt: 'q', answer: '\t' },
-      'the answer "answer" is "\\t", which has no text; write what the model should answer.',
+      'the answer "answer" is "\\t", which has no text. Write what the model should answer.',
     ],
     [
       '{"prompt": "q", "answer": 12345678901234567890}',
-      'the answer "answer" is 12345678901234567000, a number that JSON does not keep exactly; write it as a text, in quotes.',
+      'the answer "answer" is 12345678901234567000, a number that JSON does not keep exactly. Write it as a text, in quotes.',
     ],
     [{ ...GOOD, id: '' }, '"id" is ""; allowed: a text of 1 to 200 characters on one line or a whole number.'],
     [{ ...GOOD, id: 1.5 }, '"id" is 1.5; allowed: a text'],
     [{ ...GOOD, data_source: 'a\nb' }, '"data_source" is "a\\nb"; allowed: a text of 1 to 200 characters on one line.'],
     [{ ...GOOD, agentName: 7 }, '"agentName" is 7; allowed: a text'],
-    [{ ...GOOD, id: 'one' }, 'the id "one" is that of line 1 as well; give each line its own, or none.'],
-    ['{"prompt":"q","answer":"a","__proto__":{"admin":true}}', 'a field is named "__proto__"; rename it.'],
+    [{ ...GOOD, id: 'one' }, 'the id "one" is that of line 1 as well. Give each line its own, or none.'],
+    ['{"prompt":"q","answer":"a","__proto__":{"admin":true}}', 'a field is named "__proto__". Rename it.'],
   ])('%j is refused with its place', (bad, why) => {
     const message = sentence(() => problemsOf(lines({ ...GOOD, id: 'one' }, bad)));
     expect(message.slice(0, AT.length + why.length)).toBe(AT + why);
@@ -210,9 +210,9 @@ describe('files', () => {
       Array.from({ length: 17 }, (_, i) => `${i}`),
     );
     expect(sentence(() => jsonlTask({ train: file(numbered(1)) }))).toBe(
-      'a.jsonl holds one problem, which cannot be held out as well; set task.valPath to another file.',
+      'a.jsonl holds one problem, which cannot be held out as well. Set task.valPath to another file.',
     );
-    expect(sentence(() => taskOf(' \n'))).toBe('a.jsonl holds no problems; expected one JSON object a line.');
+    expect(sentence(() => taskOf(' \n'))).toBe('a.jsonl holds no problems. Write one JSON object per line.');
   });
 
   test('named sets have their number of problems, from the command line too', async () => {
@@ -233,7 +233,7 @@ describe('files', () => {
     expect(task.tools?.map(({ name }) => name)).toEqual(['calculator']);
     await expect(open({ valPath: [path, path] })).rejects.toThrow(/two files named "train", which their metrics would/);
     await expect(open({ path: undefined })).rejects.toThrow(
-      'task.path is missing; set it to a JSONL file of problems.',
+      'task.path is missing. Set it to a JSONL file of problems.',
     );
     await expect(open({ path: at('bad.jsonl', '{}') })).rejects.toThrow(/bad\.jsonl, line 1: it has no prompt/);
     await expect(open({ options: { rewards: 'exact' } })).rejects.toThrow(
@@ -298,12 +298,12 @@ describe('rewards', () => {
       'task.options.reward is "fuzzy"; allowed: exact, number, contains, regex, module.',
     ],
     [{ reward: 'regex' }, 'task.options.pattern is missing; the reward "regex" finds the answer by it, e.g.'],
-    [{ pattern: 'x' }, 'task.options.pattern is for the reward regex, and not for the reward "exact"; leave it out.'],
+    [{ pattern: 'x' }, 'task.options.pattern is for the reward regex, and not for the reward "exact". Leave it out.'],
     [
       { reward: 'number', ignoreCase: true },
       'task.options.ignoreCase is for the reward exact, contains, regex, and not',
     ],
-    [{ reward: () => 1, flags: 'i' }, 'task.options.flags is for the reward regex, and not for a reward of your own;'],
+    [{ reward: () => 1, flags: 'i' }, 'task.options.flags is for the reward regex, and not for a custom reward.'],
     [{ reward: 'regex', pattern: 'a', flags: 'g' }, 'task.options.flags is "g"; allowed: some of i, m, s, u and v.'],
     [{ reward: 'regex', pattern: 'a', flags: 'ii' }, 'task.options.pattern: '],
     [{ reward: 'regex', pattern: '(' }, 'task.options.pattern: '],
@@ -385,7 +385,7 @@ describe("a reward of one's own", () => {
   test.each<[string, RegExp]>([
     [
       'export const x = 1',
-      /^task\.options\.module \S+: it has no default export that is a function; write "export default/,
+      /^task\.options\.module \S+: it has no default export that is a function\. Write "export default/,
     ],
     ['throw new Error("top")', /^task\.options\.module \S+ does not load: top\.$/],
     ['throw undefined', /does not load: undefined\.$/],
@@ -397,9 +397,9 @@ describe("a reward of one's own", () => {
 
   test.each<[string, RegExp]>([
     ['() => { throw new Error("no") }', /^The reward of problem "train-0" threw "no" \(at .*reward-\d+\.mjs/],
-    ['() => undefined', /^The reward of problem "train-0" is undefined; return \{ score, acc \}/],
-    ['() => "x".repeat(1e7)', /^The reward of problem "train-0" is "x{99}; return/],
-    ['() => Infinity', /^The reward of problem "train-0" is Infinity; give a finite number/],
+    ['() => undefined', /^The reward of problem "train-0" is undefined\. Return \{ score, acc \}/],
+    ['() => "x".repeat(1e7)', /^The reward of problem "train-0" is "x{99}\. Return/],
+    ['() => Infinity', /^The reward of problem "train-0" is Infinity\. Give a finite number/],
     ['() => new Promise(() => {})', /^The reward of problem "train-0" did not resolve in 0\.05 s \(reward\.timeoutS\)/],
   ])('%s is said once, or left out under trainer.onError: skip', async (code, message) => {
     const task = await opened(`export default ${code}`);

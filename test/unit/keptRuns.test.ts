@@ -102,7 +102,7 @@ describe('.zip', () => {
       [broken, 'is damaged'],
     ] as const)
       await expect(readZip(bytes, 'run.zip')).rejects.toThrow(
-        new RegExp(`^run.zip is no .zip that can be read: .*(${words})`),
+        new RegExp(`^run.zip cannot be read as a .zip: .*(${words})`),
       );
   });
 

@@ -196,43 +196,43 @@ describe('intact files with other contents', () => {
       'of another program',
       () => {},
       { format: 'pt' },
-      `${FILE} is a safetensors file, but none of kept rollouts; webgrpo replay reads rollouts/step-N.safetensors of a run.`,
+      `${FILE} is a safetensors file, but not one of saved rollouts. Give rollouts/step-N.safetensors of a run.`,
     ],
     [
       'of a newer version',
       () => {},
       { version: '2' },
-      `${FILE} is of version 2, but this webgrpo reads version 1; take the webgrpo that wrote it.`,
+      `${FILE} is of version 2, but this webgrpo reads version 1. Use the webgrpo that wrote it.`,
     ],
     [
       'without a column',
       (c: Map<string, unknown>) => c.delete('group'),
       {},
-      `${FILE} is not as webgrpo writes it (it has no "group"); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (it has no "group"). Use another copy of it.`,
     ],
     [
       'with a short column',
       (c: Map<string, unknown>) => c.set('scores', new Float64Array(1)),
       {},
-      `${FILE} is not as webgrpo writes it ("scores" has 1 values, not 2); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it ("scores" has 1 values, not 2). Use another copy of it.`,
     ],
     [
       'with offsets that fall',
       (c: Map<string, unknown>) => c.set('response_offsets', Uint32Array.of(0, 7, 6)),
       {},
-      `${FILE} is not as webgrpo writes it (its offsets do not ascend from 0); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (its offsets do not ascend from 0). Use another copy of it.`,
     ],
     [
       'that points nowhere',
       (c: Map<string, unknown>) => c.set('problem_index', Uint32Array.of(0, 9)),
       {},
-      `${FILE} is not as webgrpo writes it (it points at item 9 of 2); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (it points at item 9 of 2). Use another copy of it.`,
     ],
     [
       'without a step',
       () => {},
       { step: 'x' },
-      `${FILE} is not as webgrpo writes it (its step is "x"); use another copy of it.`,
+      `${FILE} is not as webgrpo writes it (its step is "x"). Use another copy of it.`,
     ],
   ])('%s', async (_, edit, metadata, message) => {
     expect(((await changed(edit, metadata)) as Error).message).toBe(message);
@@ -242,7 +242,7 @@ describe('intact files with other contents', () => {
 test('a problem that JSON cannot hold ends the run with one error message', async () => {
   const sample = { ...two[0], problem: { ...two[0].problem, big: 1n } };
   await expect(encodeStep(NAME, [sample], advantagesOf(1))).rejects.toThrow(
-    /^trainer\.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step \(.*BigInt.*\); leave such values out, or set it to false\.$/,
+    /^trainer\.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step \(.*BigInt.*\)\. Leave such values out, or set it to false\.$/,
   );
 });
 

@@ -40,7 +40,7 @@ test("a collapsed policy keeps its gradient with our KL, and loses it with verl'
 });
 
 test('unknown types are named', () => {
-  expect(() => klPenalty('full', 0, 0)).toThrow(`Unknown KL type "full"; known are ${KL_TYPES.join(', ')}.`);
+  expect(() => klPenalty('full', 0, 0)).toThrow(`Unknown KL type "full"; known: ${KL_TYPES.join(', ')}.`);
 });
 
 test('the adaptive coefficient moves towards the target, at most 20% of samples / horizon a step', () => {

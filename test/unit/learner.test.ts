@@ -126,7 +126,7 @@ describe('rows', () => {
   );
 
   test.each([[[]], [undefined], ['rows'], [{ length: 1 }]])('%j is no list of rows', (rows) => {
-    expect(() => read(rows as unknown as TrainRow[])).toThrow(/^forwardBackward: rows is .*; give a list of rows\.$/);
+    expect(() => read(rows as unknown as TrainRow[])).toThrow(/^forwardBackward: rows is .*\. Give a list of rows\.$/);
   });
 
   test('without one trained token there is nothing to train on', () => {

@@ -230,10 +230,10 @@ describe('values computed by hand', () => {
 
   test('an unknown mode, a missing reference and a missing beta say what to do', () => {
     expect(() => one({ ...recipeSpec('grpo'), lossMode: 'ppo' }, 0, 1)).toThrow(
-      'Unknown policy loss "ppo"; known are vanilla, dppo_tv',
+      'Unknown policy loss "ppo"; known: vanilla, dppo_tv',
     );
     expect(() => one(recipeSpec('grpo', { klLossCoef: 0.1 }), 0, 1)).toThrow(
-      'klLossCoef is 0.1 but there are no reference log-probs; pass refLogp or set klLossCoef to 0.',
+      'klLossCoef is 0.1 but there are no reference log-probs. Pass refLogp or set klLossCoef to 0.',
     );
     expect(() => one(recipeSpec('dro', { droBeta: 0 }), 0, 1)).toThrow(
       'Policy loss "dro" needs droBeta > 0, but it is 0',

@@ -96,7 +96,7 @@ describe('a real server', () => {
   test('over stdio: its tools, schemas and results', async () => {
     const { tools, stats, notes } = await open(everything);
     expect(tools.map(({ name }) => name)).toEqual(expect.arrayContaining(['echo', 'get-sum', 'get-tiny-image']));
-    expect(notes).toEqual(['node: "gzip-file-as-resource": not held by constrained calls: format']);
+    expect(notes).toEqual(['node: "gzip-file-as-resource": not enforced by constrained calls: format']);
     const text = async (name: string, args = {}) => (await callOnce(tools, name, args)).text;
     expect(await text('echo', args)).toBe('Echo: hi');
     expect(await text('get-sum', { a: 1 })).toBe('Error: get-sum: argument "b" is missing');
@@ -169,7 +169,7 @@ describe('a server that misbehaves', () => {
     expect(mcp.trajectory).toMatchObject({ numToolErrors: 1, stopReason: 'completed' });
     expect(await answers(mcp)).toBe(WELL);
     for (let i = 0; i < 3; i++) await callOnce(mcp.tools, 'fault');
-    expect(await answers(mcp)).toBe('Error: the MCP server "node" is gone: it was lost 3 times, one after another');
+    expect(await answers(mcp)).toBe('Error: the MCP server "node" is gone: it was lost 3 times in a row');
     expect(mcp.stats).toMatchObject({ calls: 6, errors: 5, lost: 4, reconnects: 3 });
   });
 
@@ -272,11 +272,11 @@ describe('a server that misbehaves', () => {
       'the MCP server "node" failed: tools/list gave no list of tools.',
     );
     await expect(open(hostile('many'))).rejects.toThrow(
-      'The MCP server "node" lists more than 128 tools; choose some by `include`, or raise maxTools.',
+      'The MCP server "node" lists more than 128 tools. Choose some by `include`, or raise maxTools.',
     );
     expect((await open(hostile('many'), { include: ['t9999'] })).tools).toHaveLength(1);
     await expect(open(hostile(), { include: ['no'] })).rejects.toThrow(
-      'has no tool "no"; there is echo, count, fault.',
+      'has no tool "no". There is echo, count, fault.',
     );
   });
 
@@ -286,17 +286,17 @@ describe('a server that misbehaves', () => {
     expect(notes).toEqual([
       'odd: tool "a b/c" is named "a_b_c"',
       `odd: tool "${'x'.repeat(64)}..." is named "${'x'.repeat(64)}"`,
-      'odd: tool "echo" is left out: its name is taken',
-      'odd: a tool without a name is left out',
-      'odd: tool "noObject" is left out: its schema is of no object',
+      'odd: tool "echo" is skipped: its name is taken',
+      'odd: a tool without a name is skipped',
+      'odd: tool "noObject" is skipped: its schema is not of an object',
     ]);
   });
 
   test('a schema 1,000 deep, one that refers to itself, a description of 1 MB', async () => {
     for (const [kind, note] of [
-      ['deep', '"deep": not held by constrained calls: nested over 16 deep'],
-      ['cycle', '"cycle": not held by constrained calls: a $ref in itself'],
-      ['longDescription', 'the description of "long" is cut from 1048576 characters'],
+      ['deep', '"deep": not enforced by constrained calls: nested over 16 deep'],
+      ['cycle', '"cycle": not enforced by constrained calls: a $ref in itself'],
+      ['longDescription', 'the description of "long" is truncated from 1048576 characters'],
     ]) {
       const { tools, notes } = await open(hostile(kind));
       expect(notes).toEqual([`node: ${note}`]);
@@ -307,7 +307,7 @@ describe('a server that misbehaves', () => {
   test('does not start, dies immediately, never answers initialize: one error message each', async () => {
     const none = { command: 'no-such-program' };
     await expect(open(none)).rejects.toThrow(
-      'The MCP server "no-such-program" does not start: there is no such program; check `command`.',
+      'The MCP server "no-such-program" does not start: there is no such program. Check `command`.',
     );
     await expect(open(hostile('dies at once'))).rejects.toThrow(
       'the MCP server "node" closed the connection before it answered.',
@@ -354,7 +354,7 @@ describe('a server over HTTP that misbehaves', () => {
   const headers = { authorization: 'Bearer sk-12345' };
 
   test.each([
-    [401, 'wants other `headers`'],
+    [401, 'needs other `headers`'],
     [404, 'answers HTTP 404'],
     [500, 'answers HTTP 500'],
   ])('HTTP %i: %s, and no secret in it', async (status, sentence) => {
@@ -375,7 +375,7 @@ describe('a server over HTTP that misbehaves', () => {
       return true;
     });
     await expect(open(url, { headers })).rejects.toThrow(
-      'answers HTTP 307: it sends to another host, which is not followed; name that address.',
+      'answers HTTP 307: it sends to another host, which is not followed. Name that address.',
     );
     expect(other.seen).toEqual([]);
   });
@@ -430,10 +430,13 @@ describe('a server over HTTP that misbehaves', () => {
 
   test('addresses that are refused', async () => {
     for (const [address, sentence] of [
-      ['http://example.org/mcp', 'addressed by http, which others on the way can read; use https, or set allowHttp.'],
-      ['https://me:pw@example.org/mcp', 'holds a name or a password; send it in `headers`.'],
-      ['ftp://example.org', 'is no http or https URL'],
-      ['npx server', 'is no http or https URL'],
+      [
+        'http://example.org/mcp',
+        'addressed by http, which anyone on the network path can read. Use https, or set allowHttp.',
+      ],
+      ['https://me:pw@example.org/mcp', 'holds a name or a password. Send it in `headers`.'],
+      ['ftp://example.org', 'is not an http or https URL'],
+      ['npx server', 'is not an http or https URL'],
     ])
       await expect(open(address)).rejects.toThrow(sentence);
     await expect(open('https://example.org', { headers: { a: 'b\r\nc: d' } })).rejects.toThrow('that HTTP cannot send');

@@ -176,7 +176,7 @@ describe('schemas of MCP tools', () => {
       [object({ a: { $ref: '#' } }), 'a $ref in itself'],
       [object({ a: { allOf: [{ $ref: '#/properties/a' }] } }), 'a $ref in itself'],
       [deep, 'nested over 16 deep'],
-      [object({ a: 7, b: false }), 'a schema that is none'],
+      [object({ a: 7, b: false }), 'an invalid schema'],
       [object({ ['k'.repeat(2 ** 20)]: {} }), 'a name over 200 characters'],
       [object({ a: { description: 'x'.repeat(2 ** 20) } }), 'description'],
     ] as const) {
@@ -251,7 +251,7 @@ describe('task.mcpServers', () => {
       'no-such-***',
     );
     await expect(open({ s: { command: 'x', env: { K: '${MCP_NOT_SET}' } } })).rejects.toThrow(
-      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set; set it, or write ${MCP_NOT_SET:-...}.',
+      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-...}.',
     );
     vi.unstubAllEnvs();
   });
@@ -259,10 +259,10 @@ describe('task.mcpServers', () => {
   test.each([
     [{ s: {} }, 'task.mcpServers.s needs either a command or a url'],
     [{ s: { command: 'x', url: 'y' } }, 'task.mcpServers.s needs either a command or a url'],
-    [{ s: { command: 'x', args: 'y' } }, 'task.mcpServers.s.args is not of the kind that it must be: texts.'],
-    [{ s: { url: 'http://example.org' } }, 'addressed by http, which others on the way can read'],
+    [{ s: { command: 'x', args: 'y' } }, 'task.mcpServers.s.args has a wrong value; allowed: texts.'],
+    [{ s: { url: 'http://example.org' } }, 'addressed by http, which anyone on the network path can read'],
     ['no-such-file.json', 'no-such-file.json'],
-    [{ a: hostile(), b: hostile('rubbish') }, '"b" and "a" both have a tool "echo"; give the server a prefix'],
+    [{ a: hostile(), b: hostile('rubbish') }, '"b" and "a" both have a tool "echo". Give the server a prefix'],
   ])('%j: one sentence', async (servers, sentence) => {
     await expect(open(servers)).rejects.toThrow(sentence);
   });

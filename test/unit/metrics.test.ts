@@ -135,7 +135,7 @@ test('validation names, and k = 2, 4, n', () => {
     ['mean@6', 'pass@2', 'pass^2', 'pass@4', 'pass^4', 'pass@6', 'pass^6'].map((m) => `val-core/t/acc/${m}`),
   );
   expect(metrics['val-core/t/acc/pass@2']).toBeCloseTo(1 / 3, 12);
-  expect(() => passAtK(2, 1, 3)).toThrow('pass@3 cannot be told from 2 samples; k must be 1 to 2.');
+  expect(() => passAtK(2, 1, 3)).toThrow('pass@3 cannot be computed from 2 samples; allowed: k from 1 to 2.');
 });
 
 test('quantiles interpolate', () => {
@@ -145,7 +145,7 @@ test('quantiles interpolate', () => {
 
 test('the explanation of the loss covers cancelled, silent and off-policy groups, and the first update', () => {
   const base = { 'actor/pg_loss': -0.0004, 'critic/advantages/abs_mean': 0.7, frac_reward_zero_std: 0.25 };
-  expect(explainLoss(base)).toMatch(/-0\.0004, as it should be: .* mean \|advantage\| is 0\.70, and 75% of the groups/);
+  expect(explainLoss(base)).toMatch(/-0\.0004, as expected: .* mean \|advantage\| is 0\.70, and 75% of the groups/);
   expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
     /in 95% of the groups all tries earn the same \(90% solve every one\)/,
   );
@@ -154,7 +154,7 @@ test('the explanation of the loss covers cancelled, silent and off-policy groups
     /is 0\.3000, minus the mean advantage of a token/,
   );
   const single = { ...base, frac_reward_zero_std: 1 };
-  expect(explainLoss(single, { n: 1 })).toMatch(/With one try a prompt \(rollout\.n 1\) the advantage is the reward/);
+  expect(explainLoss(single, { n: 1 })).toMatch(/With one try per prompt \(rollout\.n 1\) the advantage is the reward/);
   expect(explainLoss(single, { n: 1, ownLoss: 'mine' })).toMatch(/The policy loss "mine" is/);
   expect(explainLoss({})).toBeUndefined();
   expect(explainLoss({ ...base, 'actor/pg_loss': NaN })).toBeUndefined();
@@ -201,10 +201,10 @@ test('stopWhen: holds at the bound, is checked only when the metric is logged, a
   expect(goalReached(config({ metric: acc, atLeast: 0.5 }), step, true)).toBeUndefined();
   expect(goalReached(config({ metric: 'actor/entropy', atMost: 0.2 }), step, true)).toContain('at most 0.2');
   expect(() => goalReached(config({ metric: 'actor/entrpy', atMost: 1 }), step, true)).toThrow(
-    'trainer.stopWhen.metric is "actor/entrpy", which step 3 lacks; did you mean "actor/entropy"?',
+    'trainer.stopWhen.metric is "actor/entrpy", which step 3 lacks. Did you mean "actor/entropy"?',
   );
   expect(goalReached(config({ metric: 'actor/entrpy', atMost: 1 }), step, false)).toBeUndefined();
   expect(() => goalReached(config({ metric: 'val-core/t/acc/mean@2', atLeast: 1 }), evaluated, false)).toThrow(
-    `did you mean "${acc}"?`,
+    `Did you mean "${acc}"?`,
   );
 });

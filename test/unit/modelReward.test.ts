@@ -29,7 +29,7 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
   expect(load.mock.calls).toEqual([['m']]);
   expect(await discriminativeScorer({ model: 'm', load })(sample)).toBe(0.75);
   await expect(discriminativeScorer({ model: 'm', label: 'great', load })(sample)).rejects.toThrow(
-    'The reward model m has no label "great"; it has good, bad.',
+    'The reward model m has no label "great". It has good, bad.',
   );
 });
 
@@ -47,7 +47,7 @@ test('transformers.js: opened by its name; one error message if it or the model 
     throw new Error('Cannot find package');
   });
   await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
-    /^reward\.model\.path m needs transformers.js, which is not there \(.+\); install it with "npm install @xenova.+path out\.$/,
+    /^reward\.model\.path m needs transformers.js, which is not installed \(.+\)\. Install it with "npm install @xenova.+path out\.$/,
   );
   vi.doUnmock('@xenova/transformers');
 });
@@ -83,6 +83,6 @@ test('scores of rule and models are added by weights; the outcome is the rule’
     extra: { answered: 1, taste: 0.75, judge: 0.25 },
   });
   await expect(addScores(rule, { broken: { weight: 1, score: () => Infinity } })(sample)).rejects.toThrow(
-    'The scorer "broken" gave Infinity; a score must be a finite number, or NaN for none.',
+    'The scorer "broken" gave Infinity; allowed: a finite number, or NaN for none.',
   );
 });

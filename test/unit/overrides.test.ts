@@ -78,7 +78,7 @@ test('the share of warm-up updates is used if it is the only one set, in a super
 
 test('overridden settings are reported in a line, and so is a file that differs from the recipe it names', () => {
   expect(read(FILE, 'algorithm.name=gspo', 'actor.lossAggMode=token-mean').notes).toEqual([
-    'algorithm.name=gspo brings its recipe; of t.yaml give way: actor.clipRatioLow 0.2, actor.clipRatioHigh 0.28.',
+    'algorithm.name=gspo sets the recipe, which overrides in t.yaml: actor.clipRatioLow 0.2, actor.clipRatioHigh 0.28.',
   ]);
   const contradiction =
     't.yaml names the algorithm grpo but sets actor.lossAggMode "token-mean" (grpo: "seq-mean-token-mean"); ' +
@@ -95,7 +95,7 @@ test('overridden settings are reported in a line, and so is a file that differs 
 test('a loss that uses the clip of another is reported, unless a clip is given too', () => {
   const said = read(FILE, 'actor.policyLoss.lossMode=cispo').notes.find((note) => note.startsWith('actor.'));
   expect(said).toMatch(
-    /lossMode is cispo, but the clip \(low \/ high \/ c\) is 0\.2 \/ 0\.28 \/ 3, not its own 1 \/ 4 \/ 3; algorithm\.name=cispo/,
+    /lossMode is cispo, but the clip \(low \/ high \/ c\) is 0\.2 \/ 0\.28 \/ 3, not its own 1 \/ 4 \/ 3\. Set algorithm\.name=cispo/,
   );
   const clip = (...overrides: string[]) => read(FILE, ...overrides).notes.some((note) => note.includes('the clip'));
   expect(clip('actor.policyLoss.lossMode=cispo', 'actor.clipRatioHigh=4')).toBe(false);
@@ -150,7 +150,7 @@ test("verl's -1 means off, and a resolved config can be read again", () => {
 });
 
 test("verl's trainer.experimentName is an unknown key, with a hint that names ours", () => {
-  expect(refusal(FILE, 'trainer.experimentName=mine')).toContain('did you mean "name"? verl calls it so');
+  expect(refusal(FILE, 'trainer.experimentName=mine')).toContain('Did you mean "name"? verl has the other name');
 });
 
 test('the tree that the library takes is typed', () => {

@@ -48,7 +48,7 @@ test('checkPolicyLoss names the token where gradient and value disagree, of rows
   });
   expect((await checkPolicyLoss(right)).slopeError).toBeLessThan(1e-6);
   await expect(checkPolicyLoss((rows) => ({ dLogProbs: right(rows).dLogProbs }))).rejects.toThrow(
-    'return { loss, dLogProbs }',
+    'Return { loss, dLogProbs }',
   );
 });
 
@@ -74,9 +74,9 @@ test('a name is unknown until it is registered; numbers of its own are keys, oth
   expect(() => resolved({ policyLoss: { lossMode: 'later', laterBeta: 'x' } })).toThrow(
     '"actor.policyLoss.laterBeta" is "x"; allowed: a number.',
   );
-  expect(() => registerPolicyLoss('vanilla', { row })).toThrow('Policy loss "vanilla" is one of webgrpo\'s own');
+  expect(() => registerPolicyLoss('vanilla', { row })).toThrow('Policy loss "vanilla" is built in');
   expect(() => registerPolicyLoss('a b', { row })).toThrow('cannot be called "a b"');
-  expect(() => registerAdvantage('grpo', () => [])).toThrow('Advantage "grpo" is one of webgrpo\'s own');
+  expect(() => registerAdvantage('grpo', () => [])).toThrow('Advantage "grpo" is built in');
 });
 
 test('from texts to a tokenizer, a fresh model, an example and a packed batch', () => {
@@ -98,7 +98,7 @@ test('from texts to a tokenizer, a fresh model, an example and a packed batch', 
   expect([...responseIds.filter((_, t) => mask[t] === 1)].filter((id) => id === tokenizer.eosTokenIds[0])).toHaveLength(
     2,
   );
-  expect(() => sftExample(tokenizer, messages.slice(0, 3))).toThrow('these messages are of: user, assistant, user.');
+  expect(() => sftExample(tokenizer, messages.slice(0, 3))).toThrow('These messages are of: user, assistant, user.');
   expect(() => sftExample(tokenizer, messages.slice(1))).toThrow('a prompt and then turns');
   const [{ batch, entryGroup }] = packIds([Uint32Array.of(5, 6, 7), Uint32Array.of(8, 9)], 64);
   expect([...batch.targets]).toEqual([6, 7, 9]);

@@ -96,11 +96,11 @@ test('the last sample of a split group shares its micro-batch with the next grou
 
 test('what cannot be packed is refused with its numbers', () => {
   expect(() => packGroups([EXAMPLE], 3)).toThrow(
-    'Group 0 sample 1 needs 4 rows (prompt 2 + response 2), but maxTokenLen is 3; ' +
-      'raise maxTokenLen or shorten the prompt or response.',
+    'Group 0 sample 1 needs 4 rows (prompt 2 + response 2), but maxTokenLen is 3. ' +
+      'Raise maxTokenLen or shorten the prompt or response.',
   );
   expect(() => packGroups([{ ...EXAMPLE, prompt: ids() }], 9)).toThrow(
-    'Group 0 has an empty prompt; at least one token must stand before the first response.',
+    'Group 0 has an empty prompt. At least one token must stand before the first response.',
   );
   expect(() => packGroups([{ prompt: ids(1), samples: [{ tokens: ids(1, 2), mask: mask(1) }] }], 9)).toThrow(
     'Group 0 sample 0 has 2 tokens but a mask of 1.',

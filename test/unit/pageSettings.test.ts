@@ -23,17 +23,17 @@ const problemOf = (form: Settings) => ('problem' in form.checked.value ? form.ch
 test.each([
   ['lr=-1', 'lr', 'Learning rate is -1; allowed:'],
   ['steps=ten', 'steps', 'Steps is "ten"; allowed:'],
-  ['steps=0', 'steps', 'Steps is 0; the page trains 1 to 10,000'],
-  ['steps=10001', 'steps', 'Steps is 10001; the page trains 1 to 10,000'],
+  ['steps=0', 'steps', 'Steps is 0, but the page allows 1 to 10,000'],
+  ['steps=10001', 'steps', 'Steps is 10001, but the page allows 1 to 10,000'],
   [
     'n=300',
     'n',
-    'Tries per problem is 300: 16 problems \u00d7 300 tries are 4,800 a step, and the page shows up to 4,096; take up to 256',
+    'Tries per problem is 300: 16 problems \u00d7 300 tries are 4,800 per step, but the page shows up to 4,096. Use up to 256',
   ],
   ['algorithm=foo', 'algorithm', 'Algorithm is "foo"'],
   ['loss=foo', 'loss', 'Loss is "foo"'],
   ['seed=hello', 'seed', 'Seed is "hello"'],
-  ['set=rollout.temprature=1', undefined, 'did you mean "rollout.temperature"?'],
+  ['set=rollout.temprature=1', undefined, 'Did you mean "rollout.temperature"?'],
 ])('%s is refused at its field, by its label', (address, field, sentence) => {
   const problem = problemOf(opened(address))!;
   expect(problem.field).toBe(field);

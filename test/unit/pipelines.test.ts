@@ -440,7 +440,7 @@ test.each([true, false])(
     const first = await run.step(1);
     const { samples, metrics } = await run.source.generate(2);
     isCancelled = true;
-    cancel(new CancelledError('The server is gone.'));
+    cancel(new CancelledError('The server is lost.'));
     const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
     await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step does not wait either
@@ -480,7 +480,7 @@ test('a run that ends releases records that wait for space in the queue', async 
   await run.source.generate(1);
   await expect.poll(() => puts.length, { timeout: 20_000 }).toBe(3);
   await run.source.close();
-  expect(ends).toEqual([new Error('The groups were given up.')]);
+  expect(ends).toEqual([new Error('The pipeline was closed.')]);
 });
 
 test('shared weights: no token is sampled while they change', async () => {
@@ -532,7 +532,7 @@ test('rollout must have its own weights if it uses older ones', () => {
   ];
   for (const [given, needs] of asked) expect(pipelineOf(configOf(given)).needsCopy).toBe(needs);
   expect(() => new Run(configOf({ pipeline: 'one-step-off' }), paced(1), { shared: true })).toThrow(
-    'trainer.pipeline is "one-step-off", for which rollout needs weights of its own',
+    'trainer.pipeline "one-step-off" needs a separate copy of the weights for rollout',
   );
 });
 
@@ -589,7 +589,7 @@ describe('the config', () => {
     [
       'an evaluation between two syncs',
       { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },
-      'the nearest that works is 21',
+      'The nearest that works is 21',
     ],
     [
       'two batch sizes',

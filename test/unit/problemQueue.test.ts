@@ -132,7 +132,7 @@ test('data.filterOverlongPrompts: the next problem instead, counted, prefetched 
   expect((await queue.take(2)).map(({ id }) => id)).toEqual(['w5', 'w0']);
   expect(queue.takeMetrics()).toEqual({ 'training/overlong_prompts': 2 });
   await expect(wordQueue({ filterOverlongPrompts: true, maxPromptLength: 1 }).take(1)).rejects.toThrow(
-    'data.filterOverlongPrompts left out 10000 training problems in a row: their prompts have more than 1 tokens; raise',
+    'data.filterOverlongPrompts skipped 10000 training problems in a row: their prompts have more than 1 tokens. Raise',
   );
 });
 
@@ -171,7 +171,7 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   again.parts['sampler'].restore(JSON.parse(JSON.stringify(queue.parts['sampler'].state())));
   expect(await again.take(50)).toEqual(await queue.take(50));
   expect(() => wordQueue({ sampler: 'difficulty' }, withoutEnd)).toThrow(
-    'data.sampler is "difficulty", which draws from a finite set again and again, but task "words" generates problems without end',
+    'data.sampler is "difficulty", which samples repeatedly from a finite set, but task "words" generates problems without end',
   );
   const zero = wordQueue({ sampler: 'difficulty', difficulty: { hardWeight: 0 } });
   await zero.observe(groupsOf(await zero.take(400), () => 0));
@@ -200,7 +200,7 @@ test('trainer.totalEpochs: whole batches of an epoch times epochs, of the proble
   expect(stepsOf({})).toBe(60);
   expect(stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 7 }, withoutEnd)).toBe(4);
   expect(() => stepsOf({ totalEpochs: 2 }, {}, withoutEnd)).toThrow(
-    'trainer.totalEpochs is 2, but task "words" generates problems without end; set data.trainMaxSamples to bound them',
+    'trainer.totalEpochs is 2, but task "words" generates endless problems. Set data.trainMaxSamples to bound them',
   );
   expect(() => stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 2 })).toThrow('2 training problems do not fill one');
 });
@@ -233,7 +233,7 @@ test('an asynchronous task is called once per problem, for all problems of a ste
   expect((await queue.take(1))[0].id).toBe('w4');
   await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
   expect(() => completed(epochs(), { ...later, trainSize: 8 }, wordsEngine)).toThrow(
-    'counts problems before the run, but task "words" gives promises of them; set trainer.totalTrainingSteps',
+    'counts problems before the run, but task "words" gives promises of them. Set trainer.totalTrainingSteps',
   );
 });
 
@@ -360,7 +360,7 @@ test.each<[string, string | undefined, Task, object, string[]]>([
     { format: 'glm' },
     [
       "InputError: The chat template does not write <|observation|> after an assistant's `tool_calls`, so tool outputs cannot be " +
-        "appended to sampled tokens; use the model's own template, or set rollout.multiTurn.format to the format it writes.",
+        "appended to sampled tokens. Use the model's own template, or set rollout.multiTurn.format to the format it writes.",
     ],
   ],
 ])('what the template loses is said before a run: %s', async (_, template, of, multiTurn, sentences) => {
@@ -434,7 +434,7 @@ const rowsFile = (file: string, wrong: object) => {
   const row = { prompt: 'p', answer: 'a' };
   return { file, text: [row, row, { ...row, ...wrong }, row].map((one) => JSON.stringify(one)).join('\n') };
 };
-const LOOPS = 'registered are single_turn, tool_agent';
+const LOOPS = 'registered: single_turn, tool_agent';
 
 test.each([
   [{ agent_name: 'react' }, `names the agent loop "react"; ${LOOPS}`],

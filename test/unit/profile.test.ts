@@ -205,7 +205,7 @@ test('the command writes page and trace of a run folder', async () => {
   const io = { json: true, result: vi.fn(), text: vi.fn() };
   const args = { positionals: [path], overrides: [], flags: {} };
   await expect(profile.run(args, io)).rejects.toThrow(
-    / has no profile\/step-N\.jsonl that can be read; train with trainer\.profile on /,
+    / has no profile\/step-N\.jsonl that can be read. Train with trainer\.profile on /,
   );
   await folder.writeProfile(TEN);
   await profile.run(args, io);

@@ -112,25 +112,25 @@ test.each([
   [
     'throws',
     'export default () => { throw new Error("no"); };',
-    /^The reward of problem "p0" threw "no".*; return \{ score, acc \}/,
+    /^The reward of problem "p0" threw "no".*\. Return \{ score, acc \}/,
   ],
   [
     'hangs',
     'export default () => new Promise(() => {});',
     /^The reward of problem "p0" did not resolve in 0\.05 s \(reward\.timeoutS\)/,
   ],
-  ['returns a text', 'export default () => "good";', /^The reward of problem "p0" is "good"; return \{ score, acc \}/],
+  ['returns a text', 'export default () => "good";', /^The reward of problem "p0" is "good"\. Return \{ score, acc \}/],
   [
     'returns Infinity',
     'export default () => Infinity;',
-    /^The reward of problem "p0" is Infinity; give a finite number/,
+    /^The reward of problem "p0" is Infinity\. Give a finite number/,
   ],
   [
     'gives nobody a reward',
     'export default () => NaN;',
     /^Step 1 has no advantages by the new reward: None of the step's 4 samples has a reward/,
   ],
-  ['is no function', 'export default 3;', /^--reward .*: it has no default export that is a function; write/],
+  ['is no function', 'export default 3;', /^--reward .*: it has no default export that is a function\. Write/],
   ['does not parse', 'export default (', /^--reward .* does not load: /],
 ])('a reward that %s: one sentence', async (_, code, message) => {
   await keep(1, configOf({}, { timeoutS: 0.05 }));
@@ -141,31 +141,31 @@ test.each([
 test('a missing, damaged, truncated or renamed step ends in one error that says what to do', async () => {
   const reward = ['--reward', 'examples/replay-reward.js'];
   expect(await refusal(...reward)).toBe(
-    `${path} has kept no rollouts; train with trainer.keepRollouts=true, as in: train ${path}/config.yaml trainer.keepRollouts=true.`,
+    `${path} has no saved rollouts. Train with trainer.keepRollouts=true, as in: train ${path}/config.yaml trainer.keepRollouts=true.`,
   );
   for (const step of [1, 2, 4]) await keep(step);
   expect(await refusal(...reward, '--step', '3')).toBe(
-    `--step is "3", but ${path} has kept steps 1, 2, 4; give one of them, last or all.`,
+    `--step is "3", but ${path} has saved rollouts of steps 1, 2, 4. Give one of them, last or all.`,
   );
   expect(await refusal(...reward, '--algorithm', 'gspo')).toMatch(/^Give --algorithm or --reward, not both/);
   expect(await refusal('--algorithm', 'nope')).toMatch(
-    /^--algorithm names "nope"; known are grpo, dr_grpo, .*vanilla.*--import registers\.$/,
+    /^--algorithm names "nope"; known: grpo, dr_grpo, .*vanilla.*registered with --import\.$/,
   );
   expect(await refusal('--reward', 'nowhere.js')).toBe('--reward: there is no nowhere.js.');
   expect(await refusal('--checkpoint', '9')).toBe(
-    `--checkpoint is "9", which is no folder and no checkpoint of ${path}; it has those of steps 0 (0 = the model that it began with).`,
+    `--checkpoint is "9", which is neither a folder nor a checkpoint of ${path}. It has checkpoints of steps 0 (0 = the start model).`,
   );
   const file = folder.file('rollouts', 'step-4.safetensors');
   copyFileSync(folder.file('rollouts', 'step-2.safetensors'), file);
   expect(await refusal(...reward, '--step', '4')).toBe(
-    `${file} holds step 2; give it the name step-2.safetensors again.`,
+    `${file} holds step 2. Give it the name step-2.safetensors again.`,
   );
   truncateSync(file, 100);
   expect(await refusal(...reward, '--step', '4')).toMatch(
-    /^.*step-4\.safetensors claims a header of \d+ bytes, but only 92 follow; the file is truncated/,
+    /^.*step-4\.safetensors claims a header of \d+ bytes, but only 92 follow\. The file is truncated/,
   );
   rmSync(folder.file('config.yaml'));
-  expect(await refusal(...reward)).toBe(`${path} is no run folder: it has no config.yaml.`);
+  expect(await refusal(...reward)).toBe(`${path} is not a run folder: config.yaml is missing. Give a run folder.`);
 });
 
 test('a step uses its own config, although the run continued with another', async () => {
@@ -184,9 +184,9 @@ test('the configured number of last steps is kept, and repeated steps are delete
 test('the weights are those before the update, or the newest earlier ones, and their source is printed', async () => {
   for (const step of [2, 5]) await disk.write(join(folder.checkpoint(step), 'x'), '');
   const place = async (step: number, flag?: string) => (await weightsFor(folder, step, flag)).words;
-  expect(await place(1)).toBe('the model that the run began with, which its update began with');
-  expect(await place(3)).toBe('checkpoints/step-2, which its update began with');
-  expect(await place(5)).toBe('checkpoints/step-2, not those that its update began with');
-  expect(await place(3, '5')).toBe('checkpoints/step-5, not those that its update began with');
+  expect(await place(1)).toBe('the start model of the run, the weights before its update');
+  expect(await place(3)).toBe('checkpoints/step-2, the weights before its update');
+  expect(await place(5)).toBe('checkpoints/step-2, not the weights before its update');
+  expect(await place(3, '5')).toBe('checkpoints/step-5, not the weights before its update');
   expect((await weightsFor(folder, 3, root)).checkpoint).toBe(root);
 });

@@ -128,7 +128,7 @@ test.each(['%%%', 'AAAA', undefined])('a checkpoint whose samples have log-probs
   buffer.add(groupOf(1));
   const state = JSON.parse(JSON.stringify(buffer.state())) as { samples: { trajectory: object }[] }[];
   Object.assign(state[0].samples[0].trajectory, { logProbs });
-  expect(() => new ReplayBuffer(3).restore(state)).toThrow('no group of samples');
+  expect(() => new ReplayBuffer(3).restore(state)).toThrow('not a group of samples');
 });
 
 test('replay refuses settings that learn from groups without a signal, or that sample them again', () => {

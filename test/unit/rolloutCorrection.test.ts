@@ -234,20 +234,20 @@ test('the top-entropy mask keeps a share of the trained tokens', () => {
     [1, 0],
   ]);
   expect(table(topEntropyMask(entropies, MASKS, 1))).toEqual(MASKS);
-  expect(() => topEntropyMask(entropies, MASKS, 0)).toThrow('topEntropyQuantile is 0; it must be in (0, 1].');
+  expect(() => topEntropyMask(entropies, MASKS, 0)).toThrow('topEntropyQuantile is 0. It must be in (0, 1].');
 });
 
 test('bad thresholds and options say what is allowed', () => {
   expect(() => of({ rolloutRs: 'seq_k1', rolloutRsThreshold: 2 })).toThrow(
-    'Unknown rolloutRs option "seq_k1"; known are token_k1,',
+    'Unknown rolloutRs option "seq_k1"; known: token_k1,',
   );
   expect(() => of({ rolloutRs: 'token_k2', rolloutRsThreshold: '0.1_2' })).toThrow(
-    'rolloutRsThreshold "0.1_2" does not fit token_k2; give one positive number.',
+    'rolloutRsThreshold "0.1_2" does not fit token_k2. Give one positive number.',
   );
   expect(() => of({ rolloutRs: 'token_k1,token_k2,token_k3', rolloutRsThreshold: '1,2' })).toThrow(
     'holds 2 thresholds for 3 options',
   );
   expect(() => of({ rolloutIs: 'token', rolloutIsThreshold: '5_2' })).toThrow(
-    'rolloutIsThreshold is "5_2"; give a positive number',
+    'rolloutIsThreshold is "5_2". Give a positive number',
   );
 });

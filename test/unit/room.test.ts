@@ -280,7 +280,7 @@ describe.runIf(hasNatsServer())('a room', () => {
         },
       });
       const training = controller.train(6);
-      expect(String(await forger.ended)).toContain('has left this worker out');
+      expect(String(await forger.ended)).toContain('has excluded this worker');
       join({ name: 'honest' });
       await training;
       expect(saved.trained.sort()).toEqual(groups(6));

@@ -75,7 +75,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
       const left = await leaving.done;
       expect([left.status, left.said]).toEqual([
         3,
-        expect.arrayContaining(['Leaving the room; its groups go to others.']),
+        expect.arrayContaining(['Leaving the room. Its groups go to other workers.']),
       ]);
       const worker = joining('stays');
       expect((await room.done).status, room.stderr).toBe(0);
@@ -95,8 +95,8 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     room.signal('SIGINT');
     const { status, said } = await room.done;
     expect(status).toBe(3);
-    expect(said.join('\n')).toContain('Stopping before the next step: no worker is here.');
-    expect(said.join('\n')).toMatch(/Stopped and saved\. To go on: .* room .*trainer\.resumeMode=auto/);
+    expect(said.join('\n')).toContain('Stopping before the next step: no worker is connected.');
+    expect(said.join('\n')).toMatch(/Stopped and saved\. To resume: .* room .*trainer\.resumeMode=auto/);
     expect(checkpointsOf('idle')).toEqual(['step-0']);
   });
 
@@ -116,9 +116,9 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     const [ended, left] = await Promise.all([room.done, worker.done]);
     expect([ended.status, left.status]).toEqual([3, 3]);
     expect(room.stderr).toContain('The NATS server of the room does not answer: stopping without it.');
-    expect(room.stderr).toMatch(/Stopped and saved\. To go on: .* room .*trainer\.resumeMode=auto/);
+    expect(room.stderr).toMatch(/Stopped and saved\. To resume: .* room .*trainer\.resumeMode=auto/);
     expect(checkpointsOf('gone')).toEqual([`step-${metricsOf('gone').length}`]);
-    expect(worker.stderr).toContain('Leaving the room; its groups go to others.');
+    expect(worker.stderr).toContain('Leaving the room. Its groups go to other workers.');
     expect(room.stderr + worker.stderr).not.toContain('bug in webgrpo');
   });
 
@@ -148,7 +148,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
       expect(await waiting.done).toEqual({
         status: 3,
         stdout: '',
-        said: ['Stopped before it had a group of the room.'],
+        said: ['Stopped before a group of the room arrived.'],
       });
     } finally {
       await running.end();

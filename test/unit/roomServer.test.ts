@@ -53,16 +53,16 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     expect(address).toMatch(/^tls:/);
     const asked = { code, inbox: 'join', name: 'nobody' };
     await expect(enter(connectInNode, { ...asked, address })).rejects.toThrow(
-      `The certificate of ${address} is not trusted here (self-signed certificate); name it, or who signed it, by NODE_EXTRA_CA_CERTS=FILE`,
+      `The certificate of ${address} is not trusted here (self-signed certificate). Give it, or its issuer, as NODE_EXTRA_CA_CERTS=FILE`,
     );
     const plain = address.replace('tls:', 'nats:');
     await expect(enter(connectInNode, { ...asked, address: plain })).rejects.toThrow(
-      `The server at ${plain} takes connections by TLS alone; give its address as tls://.`,
+      `The server at ${plain} accepts only TLS. Give its address as tls://.`,
     );
     const without = await open({ ...options(), folder: join(folder, 'plain') });
     const stripped = invited(without).address.replace('nats:', 'tls:');
     await expect(enter(connectInNode, { ...asked, address: stripped })).rejects.toThrow(
-      `The server at ${stripped} does not speak TLS; join by nats:// where nobody listens on the way`,
+      `The server at ${stripped} does not speak TLS. Join with nats:// on a network that you trust`,
     );
     // A client that sends nothing receives only the server's own information.
     const said = await new Promise<string>((resolve) => {
@@ -125,9 +125,9 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     [
       'the password of the controller',
       { controller: 'controller:wrong' },
-      /does not know user and password of --nats;/,
+      /does not know user and password of --nats\./,
     ],
-    ['the password of the workers', { worker: 'worker:wrong' }, /does not know user and password of --worker;/],
+    ['the password of the workers', { worker: 'worker:wrong' }, /does not know user and password of --worker\./],
   ])('one that runs already: %s is wrong', async (_, wrong, sentence) => {
     const running = await runningServer();
     ends.push(() => running.end());
@@ -139,7 +139,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     ends.push(() => running.end());
     await expectRefusal(
       openServer(options(), running),
-      /^The NATS server at \S+ has no JetStream for the controller's user \(.+\); give its configuration "jetstream \{\}"/,
+      /^The NATS server at \S+ has no JetStream for the controller's user \(.+\)\. Give its configuration "jetstream \{\}"/,
     );
     const address = `nats://127.0.0.1:${await freePort()}`;
     await expectRefusal(
@@ -160,16 +160,14 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     };
     const first = join_('first');
     await until(there).toBe(1);
-    expect(String(await fakeWorker(room, { name: 'second' }).ended)).toContain(
-      'The room has 1 workers, and takes no more.',
-    );
+    expect(String(await fakeWorker(room, { name: 'second' }).ended)).toContain('The room is full: it has 1 workers.');
     first.leave();
     await first.ended;
     await expect.poll(there, { timeout: 5000, interval: 20 }).toBe(0); // before it would count as silent
     const third = join_('third');
     await until(there).toBe(1);
     await third.kill();
-    expect(String(await fakeWorker(room, { name: 'fourth' }).ended)).toContain('takes no more');
+    expect(String(await fakeWorker(room, { name: 'fourth' }).ended)).toContain('The room is full');
     const now = Date.now.bind(Date);
     vi.spyOn(Date, 'now').mockImplementation(() => now() + 60_000);
     expect(there()).toBe(0);
@@ -183,7 +181,10 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     const pid = Number(readFileSync(join(folder, 'room', 'nats.pid'), 'utf8'));
     await expectRefusal(openServer(options()), new RegExp(`as process ${pid}\\. End it \\("kill ${pid}"\\)`));
     const beside = { ...options(), folder: join(folder, 'beside'), port, webSocketPort };
-    await expectRefusal(openServer(beside), /did not start: .*address already in use.*\. Give another port by --port/);
+    await expectRefusal(
+      openServer(beside),
+      /did not start: .*address already in use.*\. Give another port with --port/,
+    );
     await first.stop();
     const second = await open(options());
     expect(invited(second).code).toBe(first.worker);

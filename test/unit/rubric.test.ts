@@ -89,12 +89,12 @@ describe('allowed content of a rubric', () => {
       'rubric: it is undefined; allowed: criteria: a list of 1 to 32 criteria, each with a name and a description.',
     ],
     [[], 'rubric: it is null; allowed: criteria: a list of 1 to 32 criteria, each with a name and a description.'],
-    [{}, 'rubric: criteria is missing; give a list of 1 to 32 criteria, each with a name and a description.'],
+    [{}, 'rubric: criteria is missing. Give a list of 1 to 32 criteria, each with a name and a description.'],
     [of(), 'rubric: criteria is []; allowed: a list of 1 to 32 criteria, each with a name and a description.'],
     [of(null), 'rubric, criterion 1: it is null; allowed: name, description, ... of a criterion.'],
     [
       of({ name: 'a' }),
-      `rubric, criterion "a": description is missing; give a question to the judge, of up to 8192 characters.`,
+      `rubric, criterion "a": description is missing. Give a question to the judge, of up to 8192 characters.`,
     ],
     [
       of({ ...good, name: '7' }),
@@ -125,21 +125,21 @@ describe('allowed content of a rubric', () => {
     ],
     [
       of({ ...good, choices: { ' ': 1, no: 0 } }),
-      'rubric, criterion "a": the choice " " is none; give a reply of 1 to 64 characters',
+      'rubric, criterion "a": the choice " " is invalid. Give a reply of 1 to 64 characters',
     ],
-    [of({ ...good, choices: { toString: 1, no: 0 } }), 'rubric, criterion "a": the choice "toString" is none;'],
-    [of(good, good), 'rubric, criterion "a": the name is taken, by another criterion or its verdict; rename it.'],
+    [of({ ...good, choices: { toString: 1, no: 0 } }), 'rubric, criterion "a": the choice "toString" is invalid.'],
+    [of(good, good), 'rubric, criterion "a": the name is taken, by another criterion or its verdict. Rename it.'],
     [
       of(good, { ...good, name: 'a_verdict' }),
       'rubric, criterion "a_verdict": the name is taken, by another criterion',
     ],
     [
       of({ ...good, name: 'judge' }),
-      'rubric, criterion "judge": the name is taken, by a reward beside the rubric; rename it.',
+      'rubric, criterion "judge": the name is taken, by a reward beside the rubric. Rename it.',
     ],
     [
       { ...of(good), prompt: '{response}' },
-      'rubric: prompt has no {criterion}, so the judge would not see it; put it in.',
+      'rubric: prompt has no {criterion}, so the judge would not see it. Put it in.',
     ],
     [
       { ...of(good), prompt: '{response} {criterion} {respones}' },
@@ -182,7 +182,7 @@ describe('allowed content of a rubric', () => {
     const parse = (reward: string) => () => parseTrainConfig(`${base}reward: ${reward}`, { source: 'c.yaml' });
     expect(parse('{rubric: 7}')).toThrow('c.yaml: "reward.rubric" is 7; allowed: path, or its criteria.');
     expect(parse('{rubric: r.yaml, judge: {path: a, checkpoint: b}}')).toThrow('both name a judge');
-    expect(parse('{rubric: r.yaml, judge: {maxPromptLength: 100000}}')).toThrow('lower the one or raise the other');
+    expect(parse('{rubric: r.yaml, judge: {maxPromptLength: 100000}}')).toThrow('Lower the first or raise the second');
   });
 });
 
@@ -275,7 +275,7 @@ describe("scores from the judge's numbers", () => {
     expect(got.extra).toMatchObject({ own: 7, rule: 4, c0_verdict: 'yes 0.800 (mass 0.50)' });
     expect(got.extra!['rubric_mass']).toBeCloseTo(0.5, 12);
     const twice = rubricReward({ criteria: [{ name: 'own', description: '?' }] }, { judge, rule });
-    await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own"; rename the criterion.');
+    await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own". Rename the criterion.');
   });
 
   test('a criterion for other data is skipped, and without any criterion only the rule counts', async () => {

@@ -38,10 +38,10 @@ test.each([
   ['export function reward() {\n  const a = 1;\n  return b(a);\n}', 3, 10, /^ReferenceError: 'b' is not defined/],
   ['const a = null;\na.x;', 2, 2, /^TypeError: cannot read property 'x' of null/],
   ['export const b = 1;', undefined, undefined, /^TypeError: there is no "export function reward"/],
-  ['export const reward = () => "much";', undefined, undefined, /^TypeError: reward gave much; return a number/],
-  ['export const reward = () => NaN;', undefined, undefined, /reward gave NaN; return a number/],
+  ['export const reward = () => "much";', undefined, undefined, /^TypeError: reward returned much\. Return a number/],
+  ['export const reward = () => NaN;', undefined, undefined, /reward returned NaN\. Return a number/],
   ['export function reward() {\n  for (;;);\n}', undefined, undefined, /^it ran longer than 0\.5 s and was ended/],
-  ['import "./other.js";', undefined, undefined, /a rule imports nothing/],
+  ['import "./other.js";', undefined, undefined, /a rule cannot import/],
   ['export const reward = () => fetch("https://example.test");', 1, undefined, /'fetch' is not defined/],
 ])('%j is refused at its line', async (code, line, column, message) => {
   const error = await failureOf(code);
@@ -82,7 +82,7 @@ export const run = () => ${result};`;
   ])
     await expect(answer(result)).rejects.toMatchObject({
       kind: 'tool returned',
-      message: expect.stringContaining(`it returned ${found};`) as string,
+      message: expect.stringContaining(`it returned ${found}.`) as string,
     });
 });
 

@@ -63,7 +63,7 @@ test('changes survive a round trip as text; an invalid line is refused', () => {
   ];
   for (const line of wrong)
     expect(() => readChanges(`${changesText(CHANGES.slice(0, 1))}${line}\n`, 'changes.jsonl'), line).toThrow(
-      /^changes\.jsonl, line 2 is no change of a run/,
+      /^changes\.jsonl, line 2 is not a change of a run\./,
     );
 });
 

@@ -94,7 +94,7 @@ test('a metric that steps do not have is refused at the first line that would ha
   const kept = (metric: string) => KeptCheckpoints.open(folder, { metricForBestModel: metric });
   const [missing, unknown] = [await kept('val-core/t/acc/mean@8'), await kept('critic/scores/mean')];
   expect(() => missing.isBest(line(0, 0.5))).toThrow(
-    /^trainer\.metricForBestModel is "val-core\/t\/acc\/mean@8", .* did you mean "val-core\/t\/acc\/mean@1"\?$/,
+    /^trainer\.metricForBestModel is "val-core\/t\/acc\/mean@8", .* Did you mean "val-core\/t\/acc\/mean@1"\?$/,
   );
   const step = { 'training/global_step': 1, 'critic/score/mean': 1 };
   expect(() => unknown.isBest(step)).toThrow(InputError);
@@ -121,7 +121,7 @@ test('the resume mode selects where a run resumes', async () => {
   expect(await fromPath(folder.checkpoint(9))).toBe(folder.checkpoint(9));
   expect(await fromPath(folder.path)).toBe(folder.checkpoint(10));
   await expect(fromPath(defaultLocalDir)).rejects.toThrow(
-    /is no checkpoint of a training run, and holds none; give a folder/,
+    /is not a checkpoint of a training run and contains none\. Give a folder/,
   );
   await save(11, {}); // of a supervised run: only a model
   expect(await auto()).toBe(folder.checkpoint(10));
@@ -144,7 +144,7 @@ test("differences of a resumed run's config are reported key by key", () => {
   const ofTheCommand = { resumeMode: 'auto', resumeFromPath: 'b', defaultLocalDir: 'c' };
   expect(changes({}, { trainer: ofTheCommand })).toEqual([]);
   expect(changes({}, { seed: 5, actor: { optim: { lr: 0.5 } } })).toEqual([
-    'the config is not that of the steps up to 4:',
+    'the config differs from that of the steps up to 4:',
     '  seed: 1 -> 5',
     expect.stringMatching(/^ {2}actor\.optim\.lr: [\de.-]+ -> 0\.5$/),
     NEITHER,
@@ -295,7 +295,7 @@ test.each(DAMAGED.map((damage) => [damage.length > 60 ? `${damage.slice(0, 60)}.
     const sentences = warn.mock.calls.map(([sentence]) => String(sentence));
     expect(new Set(sentences).size).toBe(sentences.length); // each message occurs once
     if (damage !== '')
-      expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are left out`);
+      expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are skipped`);
     await RunFolder.reopen(disk, folder.path, 1, {});
     expect({}).not.toHaveProperty('polluted');
   },
@@ -311,5 +311,5 @@ test('unreadable logs end in one error message', async () => {
   await expect(report.run(args, io)).rejects.toThrow(InputError);
   await expect(profile.run(args, io)).rejects.toThrow(InputError);
   writeFileSync(folder.file('profile', 'step-1.jsonl'), PROFILE.map((one) => `${JSON.stringify(one)}\n`).join(''));
-  await expect(profile.run(args, io)).rejects.toThrow('"data.maxResponseLength" is undefined; the config of a run has');
+  await expect(profile.run(args, io)).rejects.toThrow('"data.maxResponseLength" is undefined; allowed: a number');
 });

@@ -76,17 +76,17 @@ const CORRUPT: [string, Uint8Array, string][] = [
   [
     'a header of 4 GB',
     fileOf('{}', DATA, 4_294_967_296n),
-    'x.st claims a header of 4294967296 bytes; at most 16777216 are allowed. Is this a safetensors file?',
+    'x.st claims a header of 4294967296 bytes. At most 16777216 are allowed. Is this a safetensors file?',
   ],
   [
     'a header longer than the file',
     fileOf('{}', DATA, 19n),
-    'x.st claims a header of 19 bytes, but only 18 follow; the file is truncated or corrupt.',
+    'x.st claims a header of 19 bytes, but only 18 follow. The file is truncated or corrupt.',
   ],
   [
     'a header that is not UTF-8',
     fileOf('{}  ', new Uint8Array([0xff]), 5n),
-    'x.st has a header that is not UTF-8; the file is corrupt.',
+    'x.st has a header that is not UTF-8. The file is corrupt.',
   ],
   ['a header that is an array', fileOf('[]'), 'x.st has a header that is not a JSON object.'],
   [
@@ -112,7 +112,7 @@ const CORRUPT: [string, Uint8Array, string][] = [
   [
     'bytes behind',
     fileOf(`{"a":${entry(0, 12)}}`, DATA),
-    'x.st has 4 bytes after its last tensor; the file is corrupt.',
+    'x.st has 4 bytes after its last tensor. The file is corrupt.',
   ],
   [
     'a size that does not fit the shape',
@@ -150,7 +150,7 @@ test.each(CORRUPT)('refuses %s', (_, bytes, message) => {
 
 test('refuses a header that is not JSON', () => {
   expect(() => readSafetensors(fileOf('{"a":'), 'x.st')).toThrow(
-    /^x\.st has a header that is not JSON \(.+\); its length/,
+    /^x\.st has a header that is not JSON \(.+\)\. Its length/,
   );
 });
 
@@ -186,6 +186,6 @@ test('a value that float16 cannot hold is refused, infinities and NaN are not', 
   const back = decodeTensor('F16', encodeTensor('F16', odd, 'w'));
   expect([...back]).toEqual([65504, Infinity, -Infinity, NaN]);
   expect(() => encodeTensor('F16', Float32Array.of(1, -70000), 'w')).toThrow(
-    'Tensor "w" holds -70000, which F16 cannot hold; save it as F32.',
+    'Tensor "w" holds -70000, which F16 cannot hold. Save it as F32.',
   );
 });

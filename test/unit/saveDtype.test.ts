@@ -38,6 +38,6 @@ test('an unknown dtype is refused, and so is a merge without an adapter', async 
   expect(() => readDtype('int8')).toThrow('--dtype is "int8"; allowed: float32, float16, bfloat16.');
   const flags = { model: SOURCE, out: join(tmpdir(), 'webgrpo-never') };
   await expect(merge.run({ positionals: [], overrides: [], flags }, io)).rejects.toThrow(
-    'is a whole model without an adapter; give one with --adapter FOLDER.',
+    'is a full model without an adapter. Give one with --adapter FOLDER.',
   );
 });

@@ -105,7 +105,7 @@ const CONFIG = { vocabSize: 97, maxPositionEmbeddings: 4 } as ModelConfig;
 const REFUSED: [unknown, string][] = [
   [[], 't.json must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].'],
   [[1, 2], 't.json must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].'],
-  [[[1], []], 't.json has no tokens in sequence 1; every sequence needs at least one.'],
+  [[[1], []], 't.json has no tokens in sequence 1. Every sequence needs at least one.'],
   [[[1, 1, 1, 1, 1]], 't.json has 5 tokens in sequence 0, but the model has 4 positions.'],
   [[[1, -1]], 't.json has -1 as token 1 of sequence 0; allowed: integers from 0 to 96.'],
   [[[[[1]]]], 't.json has [[1]] as token 0 of sequence 0; allowed: integers from 0 to 96.'],

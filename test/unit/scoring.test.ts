@@ -62,7 +62,7 @@ test('the reward function receives the step, the final states of tools, and the 
 test.each([
   [
     [0.5],
-    /^The reward of problem "train-0" has no number for turn 2 of 2: its `turns` are \[0\.5\]; give one number for every/,
+    /^The reward of problem "train-0" has no number for turn 2 of 2: its `turns` are \[0\.5\]\. Give one number for every/,
   ],
   [[], /has no number for turn 1 of 2: its `turns` are \[\]/],
   [[0, Infinity], /has Infinity for turn 2 of 2: its `turns` are \[0, Infinity\]/],
@@ -86,14 +86,14 @@ const getter = { get: () => notAnError(Symbol('twice')) };
 
 describe('a failing reward function ends in one error message, or in a sample without a reward', () => {
   test.each<[string, () => unknown, RegExp]>([
-    ['undefined', () => undefined, /^The reward of problem "train-0" is undefined; return \{ score, acc \}/],
-    ['null', () => null, /is null; return/],
+    ['undefined', () => undefined, /^The reward of problem "train-0" is undefined\. Return \{ score, acc \}/],
+    ['null', () => null, /is null\. Return/],
     [
       '1e200',
       () => ({ score: 1e200, acc: 1 }),
-      /is 1e\+200; give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
+      /is 1e\+200\. Give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
     ],
-    ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"; give 1 for right, 0 for wrong, or NaN/],
+    ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"\. Give 1 for right, 0 for wrong, or NaN/],
     ['acc Infinity', () => ({ score: 1, acc: Infinity }), /has the acc Infinity/],
     ['extra', () => ({ ...REWARD, extra: { a: null } }), /has extra\.a null/],
     [
@@ -101,7 +101,7 @@ describe('a failing reward function ends in one error message, or in a sample wi
       () => notAnError(new Error('boom')),
       /^The reward of problem "train-0" threw "boom" \(at .*scoring\.test/,
     ],
-    ['throws null', () => notAnError(null), /threw "null"; return \{ score, acc \}/],
+    ['throws null', () => notAnError(null), /threw "null"\. Return \{ score, acc \}/],
     ['message', () => notAnError(Object.defineProperty(new Error(), 'message', getter)), /without a readable message/],
     ['never', () => new Promise(() => undefined), /did not resolve in 0\.02 s \(reward\.timeoutS\)/],
   ])('%s', async (_, reward, message) => {
@@ -132,7 +132,7 @@ test('a failing agent loop ends in one error message, or in a sample with the st
     await sample.generate();
     return 'finished' as never;
   });
-  const message = 'The agent loop "faulty" of problem "train-0" returned "finished"; return one of completed, done, ';
+  const message = 'The agent loop "faulty" of problem "train-0" returned "finished". Return one of completed, done, ';
   await expect(score(['#### 42'], {}, 'faulty')).rejects.toThrow(message);
   const { trajectory, reward, fault } = await score(['#### 42'], {}, 'faulty', { onError: 'skip' });
   expect(fault?.message).toContain(message);
@@ -209,11 +209,11 @@ describe('several named rewards', () => {
     );
     expect(() => combineRewards({ code }, { acc: 'x' })).toThrow('has no function "x"; it was given code.');
     await expect(scored('x', combineRewards({ bad: () => Infinity }))).rejects.toThrow(
-      'Reward "bad" of problem "train-0" is Infinity; give a finite number, or null where it does not apply.',
+      'Reward "bad" of problem "train-0" is Infinity. Give a finite number, or null if it does not apply.',
     );
     const twice = combineRewards({ a: () => ({ score: 1, extra: { b: 1 } }), b: () => 1 });
     await expect(scored('x', twice)).rejects.toThrow(
-      'The rewards give two values of the name "b"; rename one of them.',
+      'The rewards give two values of the name "b". Rename one of them.',
     );
     expect(() =>
       resolveTrainConfig({

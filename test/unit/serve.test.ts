@@ -100,7 +100,7 @@ describe('hostile requests get one clear error', () => {
       'a schema',
       { messages: [QUESTION], response_format: { type: 'json_object' } },
       400,
-      'JSON is constrained in tool calls',
+      'JSON is constrained only in tool calls',
     ],
     ['tools of a wrong type', { messages: [QUESTION], tools: {} }, 400, 'tools is an object'],
     [
@@ -163,7 +163,7 @@ describe('hostile requests get one clear error', () => {
       400,
       'extra is an object; allowed: at most 64 finite numbers or texts',
     ],
-    ['an unknown key', '{"id": ID, "score": 1}', undefined, 400, '"score" is not served; known are id, reward'],
+    ['an unknown key', '{"id": ID, "score": 1}', undefined, 400, '"score" is not served; known: id, reward'],
   ])('a reward that is %s; a good one still counts', async (_, body, __, status, words) => {
     const { ask, chat } = await served();
     const { id } = (await chat()).json!;
@@ -356,6 +356,6 @@ test('episodes of clients that never return are dropped, and no group waits fore
   expect(samples).toHaveLength(2);
   expect(metrics).toMatchObject({ 'client/timed_out': 1, 'client/short_groups': 1 });
   const never = trainer.step({ signal: AbortSignal.abort() });
-  await expect(never).rejects.toThrow('The step waited for 1 complete groups, and was ended when there were 0.');
+  await expect(never).rejects.toThrow('The step waited for 1 complete groups, and was stopped when there were 0.');
   await expect(trainer.step({ groups: 'all' })).rejects.toThrow('No group is complete');
 });

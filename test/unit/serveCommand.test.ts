@@ -187,7 +187,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
   expect(got.bytes).toEqual(want.bytes);
   const isLost = { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string };
   expect(refusals.splice(0)).toMatchObject([isLost]);
-  const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-(\d)\n/g;
+  const lost = /the GPU device was lost after step (\d) .*, resuming on a new one from \S+step-(\d)\n/g;
   expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);
 
   // The same run, longer: the open episode is restored. The device is lost after step 5, before its checkpoint; other episodes repeat steps
@@ -212,7 +212,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
     }
   };
   const later = await running('lost', 6, more, { gate, saveFreq: 2 });
-  expect(later).toContain('1 episodes were open or waited for their step; they go on where they stood');
+  expect(later).toContain('1 episodes were open or waited for their step: resumed');
   expect([...later.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['5,4']);
   expect(refusals).toMatchObject([isLost]);
   const lines = outcome('lost').metrics.map((line) => Object.fromEntries(line));

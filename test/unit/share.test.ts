@@ -79,7 +79,7 @@ test('a long run is thinned, and keeps its ends', async () => {
   expect(history.at(-1)!['training/global_step']).toBe(5000);
 });
 
-const DAMAGED = /^The result in this link is damaged \(.+\); copy the whole link once more\.$/;
+const DAMAGED = /^The result in this link is damaged \(.+\)\. Copy the whole link again\.$/;
 
 test('no other text is accepted as a result: it ends in one error message, never another error', async () => {
   const whole = await encodeResult(run(80));
@@ -116,14 +116,14 @@ test.each([
   ['a bomb', () => deflated(new Uint8Array(1_000_000)), 'it is too large'],
   ['another version', () => Promise.resolve('AgAA'), 'its version is 2, this page reads 1'],
   ['a million lines', () => packed(0, 1, 1, 192, 132, 61), 'a number in it is too large'],
-  ['steps that stand still', () => packed(0, 1, 1, 2, 5, 0), 'its steps do not rise'],
-  ['a name that turns the text', () => packed(3, 0xe2, 0x80, 0xae, 1, 1, 1, 1), 'its adapter has no proper name'],
-  ['no end', () => packed(0, 1, 1, 3, 1, 1), 'its end is missing'],
-  ['no step', () => packed(0, 1, 1, 0, ...new Uint8Array(10)), 'it has no step'],
+  ['steps that stand still', () => packed(0, 1, 1, 2, 5, 0), 'steps are not increasing'],
+  ['a name that turns the text', () => packed(3, 0xe2, 0x80, 0xae, 1, 1, 1, 1), 'the GPU name is invalid'],
+  ['no end', () => packed(0, 1, 1, 3, 1, 1), 'it is cut off'],
+  ['no step', () => packed(0, 1, 1, 0, ...new Uint8Array(10)), 'it has no steps'],
   [
     'an infinite curve',
     () => packed(0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 128, 127, 1, 1),
-    'a curve of it has no range',
+    'a curve has no value range',
   ],
 ])('%s is refused', async (_, text, why) => {
   await expect(text().then(decodeResult)).rejects.toThrow(`damaged (${why})`);

@@ -83,7 +83,7 @@ describe('vocabulary', () => {
 
   test('other kinds of tokenizers are refused', () =>
     expect(() => vocabularyOf({ model: { vocab: {} }, decoder: { type: 'WordPiece' } })).toThrow(
-      'The tokenizer decodes by WordPiece; stop strings and constrained tool calls need one of ByteLevel',
+      'The tokenizer decodes by WordPiece. Stop strings and constrained tool calls need one of ByteLevel',
     ));
 });
 
@@ -157,7 +157,7 @@ describe('scheduler', () => {
     await expect(plain.generate(request(0, { stop: ['x'] }))).rejects.toThrow('was made without a vocabulary');
     await expect(plain.generate(request(0, { stop: [''] }))).rejects.toThrow('A stop string is empty');
     const many = Array.from({ length: 17 }, (_, i) => `${i}`);
-    await expect(plain.generate(request(0, { stop: many }))).rejects.toThrow('17 stop strings were given; at most 16');
+    await expect(plain.generate(request(0, { stop: many }))).rejects.toThrow('17 stop strings were given. At most 16');
   });
 });
 
@@ -217,6 +217,6 @@ test('five end tokens are refused: the model can have four, and its tool format 
   const sizes = { maxNumSeqs: 1, slotCapacity: 16, maxPrompts: 1, maxPromptLength: 8, maxBatchedTokens: 8 };
   expect(() => checkRequest(request, sizes, 9)).toThrow(InputError);
   expect(() => checkRequest(request, sizes, 9)).toThrow(
-    '5 stop token ids were given (1, 2, 3, 4, 5); at most 4 are allowed',
+    '5 stop token ids were given (1, 2, 3, 4, 5). At most 4 are allowed',
   );
 });

@@ -106,8 +106,8 @@ describe('a hostile module', () => {
     ['does not parse', 'let = ;', 'SyntaxError: '],
     ['exports nothing', 'export const a = 1;', 'it has neither a default export nor an export named task'],
     ['exports a number', 'export default 5;', 'what it exports is no task, nor a function that gives one'],
-    ['has a name that is none', moduleOf({ name: "'a b'" }), 'gives no task (name: '],
-    ['has no reward', moduleOf({ reward: 'undefined' }), 'gives no task (it has no function reward)'],
+    ['has a name that is none', moduleOf({ name: "'a b'" }), 'does not export a task (name: '],
+    ['has no reward', moduleOf({ reward: 'undefined' }), 'does not export a task (it has no function reward)'],
     [
       'imports a package',
       "import 'lodash';",
@@ -126,19 +126,23 @@ describe('a hostile module', () => {
     [
       '10 MB',
       '() => ({ score: 1, acc: 1, pred: "x".repeat(1e7) })',
-      /gave what cannot cross: it has 100000\d\d characters as JSON/,
+      /returned what cannot leave the sandbox: it has 100000\d\d characters as JSON/,
     ],
-    ['a circle', '() => { const a = {}; a.a = a; return a; }', /gave what cannot cross: circular reference/],
-    ['a bigint', '() => 1n', /gave what cannot cross: /],
-    ['a function', '() => () => 1', /gave what cannot cross: it is no data/],
+    [
+      'a circle',
+      '() => { const a = {}; a.a = a; return a; }',
+      /returned what cannot leave the sandbox: circular reference/,
+    ],
+    ['a bigint', '() => 1n', /returned what cannot leave the sandbox: /],
+    ['a function', '() => () => 1', /returned what cannot leave the sandbox: it is a function or a symbol/],
     [
       '100 levels',
       '() => { let a = 1; for (let i = 0; i < 100; i++) a = [a]; return a; }',
       /nested deeper than 64 levels/,
     ],
     ['a million levels', '() => { let a = 1; for (let i = 0; i < 1e6; i++) a = [a]; return a; }', /of task module/],
-    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which may not cross/],
-    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot cross: got/],
+    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which is not allowed/],
+    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot leave the sandbox: got/],
     ['a promise that is never settled', '() => new Promise(() => {})', /its promise is never settled/],
     [
       'an error that cannot be read',
@@ -281,24 +285,24 @@ describe('a hostile server', () => {
     [
       'redirects elsewhere',
       (_, r) => r.writeHead(302, { location: 'https://evil.test/' }).end(),
-      'redirects to https://evil.test/; give the',
+      'redirects to https://evil.test/. Give the',
     ],
     [
       'redirects to a private address',
       (_, r) => r.writeHead(307, { location: 'http://10.0.0.1/' }).end(),
       'redirects to http://10.0.0.1/',
     ],
-    ['has none', (_, r) => r.writeHead(404).end(), 'is not there: its server answered 404'],
+    ['has none', (_, r) => r.writeHead(404).end(), 'was not found: its server answered 404'],
     [
       'sends a web page',
       (_, r) => r.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
-      'is text/html; a module is sent as',
+      'is text/html, not text/javascript',
     ],
     ['sends 50 MB', (_, r) => void r.writeHead(200, JS).end('x'.repeat(5e7)), 'is larger than 1000000 bytes'],
-    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is no text in UTF-8'],
+    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is not UTF-8 text'],
     ['hangs up', (_, r) => void r.destroy(), 'could not be fetched (fetch failed'],
-    ['never answers', () => undefined, 'did not come in 0.2 s'],
-    ['never ends its answer', (_, r) => void r.writeHead(200, JS).write('x'), 'did not come in 0.2 s'],
+    ['never answers', () => undefined, 'did not arrive in 0.2 s'],
+    ['never ends its answer', (_, r) => void r.writeHead(200, JS).write('x'), 'did not arrive in 0.2 s'],
   ])('%s', async (_, answer, sentence) => {
     const limits = { ...SOURCE_LIMITS, timeoutMs: sentence.includes('0.2 s') ? 200 : 30_000 };
     await expect(fetchSource(await served(answer), limits)).rejects.toThrow(sentence);
@@ -310,7 +314,7 @@ describe('a hostile server', () => {
     'data:text/javascript,1',
     'https://me:secret@example.test/',
   ])('an address that is none: %s', async (address) => {
-    await expect(moduleTask(address)).rejects.toThrow(/^task\.module is ".*"; an address is https:\/\//);
+    await expect(moduleTask(address)).rejects.toThrow(/^task\.module is ".*"; allowed: https:\/\//);
     await expect(moduleTask(address)).rejects.not.toThrow('secret');
   });
 
@@ -329,7 +333,7 @@ describe('a hostile server', () => {
     text = 'export const n = 2;';
     expect((await opened()).sha256).not.toBe(first.sha256);
     await expect(moduleTask(address, { isolated: false })).rejects.toThrow(
-      'code from elsewhere runs in the sandbox alone',
+      'code of other hosts runs only in the sandbox',
     );
   });
 });
@@ -352,12 +356,12 @@ describe('in Node', () => {
     await expect(moduleTask(write('bad.mjs', '\nthrow new Error("at load")'))).rejects.toThrow(
       /does not load: at load \(bad\.mjs:2/,
     );
-    await expect(moduleTask(write('none.mjs', 'export default 5'))).rejects.toThrow('gives no task');
+    await expect(moduleTask(write('none.mjs', 'export default 5'))).rejects.toThrow('does not export a task');
     await expect(moduleTask('./nothing-there.js')).rejects.toThrow('there is no file ./nothing-there.js in');
     await expect(moduleTask('no-such-package-here')).rejects.toThrow(
       'neither a file nor a package that is installed here',
     );
-    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module brings its own problems');
+    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module provides its own problems');
   });
 
   test('examples/task-module.js gives the same problems and rewards, isolated and not', async () => {

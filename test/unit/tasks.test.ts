@@ -52,9 +52,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
   test('more held-out problems than exist end in one error message', async () => {
     const task = await openSmall();
     expect(() => task.heldOut(1_000_000)).toThrow(
-      new RegExp(
-        `^1000000 held-out problems were asked for, but task "${name}" was seen to have only \\d+; ask for fewer\\.$`,
-      ),
+      new RegExp(`^1000000 held-out problems were requested, but task "${name}" has only \\d+\\. Ask for fewer\\.$`),
     );
   });
 
@@ -207,7 +205,7 @@ test('a file of one problem is not both trained on and held out', async () => {
   const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-one-')), 'one.jsonl');
   writeFileSync(path, JSON.stringify({ question: 'One?', answer: '#### 1' }));
   await expect(openTask({ name: 'gsm8k', path, options: {} })).rejects.toThrow(
-    `${path} holds one problem, which cannot be held out as well; set task.valPath to another file.`,
+    `${path} holds one problem, which cannot be held out as well. Set task.valPath to another file.`,
   );
   const task = await openTask({ name: 'gsm8k', path, valPath: path, options: {} });
   expect([task.train(0, 1).answer, task.train(9, 1).answer, task.heldOut(3).length]).toEqual(['1', '1', 1]);
@@ -215,9 +213,9 @@ test('a file of one problem is not both trained on and held out', async () => {
 
 test.each([
   ['countdown', { maxNumbers: 1e9 }, 'countdown: option maxNumbers is 1000000000; allowed: integers from 2 to 8.'],
-  ['countdown', { minNumbers: 3, maxNumbers: 2 }, 'countdown: option minNumbers is 3, above maxNumbers, 2; swap them.'],
+  ['countdown', { minNumbers: 3, maxNumbers: 2 }, 'countdown: option minNumbers is 3, above maxNumbers, 2. Swap them.'],
   ['countdown', { maxNumber: 2.5 }, 'countdown: option maxNumber is 2.5; allowed: integers from 2 to 1000000.'],
-  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'widen its options.'],
+  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'Widen its options.'],
   ['reverse-text', { letters: 0 }, 'reverse-text: option letters is 0; allowed: integers from 1 to 26.'],
   [
     'reverse-text',
@@ -241,6 +239,6 @@ test("openTask's error names the known tasks", async () => {
   );
   await expect(open('countdown', { max: 12 })).rejects.toThrow(/^task\.options\.max is unknown; known: minNumbers, /);
   await expect(openTask({ name: 'countdown', path: 'x.jsonl', options: {} })).rejects.toThrow(
-    'task.path is set, but task "countdown" generates its problems; leave it out.',
+    'task.path is set, but task "countdown" generates its problems. Leave it out.',
   );
 });

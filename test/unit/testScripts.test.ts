@@ -9,6 +9,7 @@ import {
   matching,
   pagesWithoutOpening,
   RULES,
+  stringsOf,
 } from '../../scripts/lib/prose.mjs';
 import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
 import { takesNode } from '../../scripts/lib/packages.mjs';
@@ -31,7 +32,7 @@ test.each([
   ['browser', macOS, 'npx playwright install chromium, or install Chrome and set CHROME_PATH to its executable'],
   ['browser', windows, 'npx playwright install chromium, or install Chrome and set CHROME_PATH to its executable'],
   ['lavapipe', windows, 'lavapipe is not available on Windows'],
-  ['adapter', macOS, 'macOS brings Metal: update macOS, or run on a machine with a GPU'],
+  ['adapter', macOS, 'macOS includes Metal: update macOS, or run on a machine with a GPU'],
 ] as const)('how to install %s on %o', (program, system, command) => {
   expect(howToInstall(program, system)).toBe(command);
 });
@@ -115,7 +116,32 @@ test.each([
   ['/** Returns what a step of the run has computed, as its caller asked. */', 0],
 ])('rules of prose that a comment breaks: %s', (text, count) => {
   const comments = linesOf(text, 'a.ts');
-  expect(RULES.filter((rule) => matching(rule, { comments, docs: [] }).length > 0)).toHaveLength(count);
+  expect(RULES.filter((rule) => matching(rule, { comments, docs: [], strings: [] }).length > 0)).toHaveLength(count);
+});
+
+test.each([
+  ["throw new InputError('a.txt is no text; save it.')", 2],
+  ["throw new InputError(`${file} is none` + '; give another one.')", 2],
+  ["say('nobody waits, the run goes on')", 2],
+  ['<p title="Set it anew">A tab that nobody sees</p>', 2],
+  ["say('there is no file, a.txt is no longer there; allowed: a, b')", 0],
+  ['// It is no text; give another, said the author', 0],
+  ["const end = /'is none'/; // under way", 0],
+  ["run('files.map((file) => { file is no text; set(file) })')", 0],
+])('rules of prose that a string breaks: %s', (source, count) => {
+  const strings = stringsOf(source, 'a.tsx');
+  expect(RULES.filter((rule) => matching(rule, { comments: [], docs: [], strings }).length > 0)).toHaveLength(count);
+});
+
+test('strings of a source: each with its line, joined by +, and those inside a template apart', () => {
+  const source = ["f('one' +", "  'two', /* 'no' */ `a ${b ? `c ${'d'}` : {}} e`);", "<p>It's here</p>"].join('\n');
+  expect(stringsOf(source, 'a.tsx').map(({ number, text }) => `${number} ${text}`)).toEqual([
+    '1 onetwo',
+    '2 d',
+    "2 c ${'d'}",
+    "2 a ${b ? `c ${'d'}` : {}} e",
+    "3 It's here",
+  ]);
 });
 
 test('a sentence is counted across the lines of its paragraph, and not in code, tables, headings or the next item', () => {

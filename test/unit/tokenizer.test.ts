@@ -312,7 +312,7 @@ describe('control tokens of other tokenizers', () => {
   test('a text that is too long is refused immediately', () => {
     const content = 'a'.repeat(10 * 2 ** 20);
     expect(messageOf(() => unigram.encodeChat([{ role: 'user', content }]))).toMatch(
-      /^A conversation has texts of 10485760 characters, which are too many for this tokenizer; at most 524288 are encoded/,
+      /^A conversation has texts of 10485760 characters, which are too many for this tokenizer\. At most 524288 are encoded/,
     );
   });
 
@@ -351,7 +351,7 @@ describe('untrusted chat templates', () => {
 
   test.each([
     ["{% import 'os' %}", /^The chat template (cannot be read|stops at this conversation)/],
-    ['{{ ', /^The chat template cannot be read \(.+\); it must be a Jinja template\.$/],
+    ['{{ ', /^The chat template cannot be read \(.+\)\. It must be a Jinja template\.$/],
     [
       "{{ raise_exception('System role not supported') }}",
       /^The chat template stops at this conversation: System role not supported\.$/,
@@ -378,7 +378,7 @@ describe('untrusted chat templates', () => {
       '{% set l = range(9999) %}{% for i in l %}{{ l | sort | join | upper | length }}{% endfor %}',
       /it does not end within 300000 steps\.$/,
     ],
-    [' '.repeat(1e5 + 1), /^The chat template has 100001 characters; at most 100000 are read\.$/],
+    [' '.repeat(1e5 + 1), /^The chat template has 100001 characters\. At most 100000 are read\.$/],
     ['{{ raise_exception() }}', /: it raises an exception\.$/],
   ])('%s: one clear sentence', (template, message) => {
     const said = messageOf(() => templated(template).encodeChat(chat));
@@ -526,7 +526,7 @@ describe('bad files', () => {
   ])('the pattern %s is refused: it may take for ever', (Regex) => {
     const split = { type: 'Split', pattern: { Regex }, behavior: 'Isolated' };
     expect(messageOf(() => new ChatTokenizer({ ...json, pre_tokenizer: split }, config))).toMatch(
-      /^tokenizer\.json: the pattern ".+" (repeats|refers|can be read) .+, which may take for ever; use another model's tokenizer\.$/,
+      /^tokenizer\.json: the pattern ".+" (repeats|refers|can be read) .+, which may never end\. Use another model's tokenizer\.$/,
     );
   });
 
@@ -555,12 +555,12 @@ describe('bad files', () => {
     ],
     [
       () => new ChatTokenizer(json, { ...config, chat_template: undefined }).encodeChat([]),
-      'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.',
+      'tokenizer_config.json has no "chat_template". Add one or use the tokenizer of a chat model.',
     ],
     [
       () => new ChatTokenizer(json, { ...config, chat_template: 'x' }).encodeContinuation([]),
       'The chat template does not close an assistant message with "<|im_end|>", the end token, so turns cannot be ' +
-        'appended to sampled tokens; set eos_token to the token that ends a turn.',
+        'appended to sampled tokens. Set eos_token to the token that ends a turn.',
     ],
   ])('%#: one clear sentence', (make, message) => {
     expect(messageOf(make)).toBe(message);
@@ -614,7 +614,7 @@ describe('tokens that end a turn', () => {
   });
 
   test('too many end tokens, and none, are errors', () => {
-    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('; at most 4 are supported. Take those');
+    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('. At most 4 are supported. Take those');
     expect(messageOf(() => made([], { eos_token: null }))).toContain('"eos_token" must name a token, but is null');
   });
 });

@@ -307,7 +307,7 @@ test('calls written with control tokens cannot be constrained, which is reported
     );
   expect(() => config('kimi')).toThrow(
     'constrainToolCalls is on, but calls of this format are written with control tokens, which a mask over texts cannot ' +
-      'see; formats that can be constrained: hermes, llama3_json, qwen3_coder, glm. Turn constrainToolCalls off.',
+      'see. Formats that can be constrained: hermes, llama3_json, qwen3_coder, glm. Turn constrainToolCalls off.',
   );
   expect(config('glm').rollout.multiTurn.format).toBe('glm');
 });

@@ -450,11 +450,11 @@ describe('agent loops', () => {
   test.each([
     [
       { temperature: 0.5 },
-      /^generate\(\) was given temperature; a turn may set maxNewTokens, .+ takes all log-probs at it\.$/,
+      /^generate\(\) was given temperature; allowed for a turn: maxNewTokens, .+ takes all log-probs at it\.$/,
     ],
-    [{ toolCalls: [] }, /^generate\(\) was given toolCalls; a turn may set .+ The rest is the run's\.$/],
-    [{ maxNewTokens: 0 }, 'generate() was given maxNewTokens 0; allowed: integers from 1 on.'],
-    [{ minNewTokens: 1.5 }, 'generate() was given minNewTokens 1.5; allowed: integers from 0 on.'],
+    [{ toolCalls: [] }, /^generate\(\) was given toolCalls; allowed for a turn: .+ The rest is the run's\.$/],
+    [{ maxNewTokens: 0 }, 'generate() was given maxNewTokens 0; allowed: integers of at least 1.'],
+    [{ minNewTokens: 1.5 }, 'generate() was given minNewTokens 1.5; allowed: integers of at least 0.'],
   ])('a turn cannot have %o', async (sampling, message) => {
     registerAgentLoop(
       'refused',
@@ -466,7 +466,7 @@ describe('agent loops', () => {
   test('a problem can name its own loop; an unknown name lists the known ones', async () => {
     const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'q' }], answer: '', agentName: 'nobody' };
     await expect(run(['x'], { problem })).rejects.toThrow(
-      /^Problem "p" names the agent loop "nobody"; registered are single_turn, /,
+      /^Problem "p" names the agent loop "nobody"; registered: single_turn, /,
     );
     expect(agentLoopOf('tool_agent')).toBeTypeOf('function');
   });

@@ -139,7 +139,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
 
   // With the same settings and resumeMode=auto the run continues. Each step is logged once, in another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
-  expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
+  expect(second.said).toContain(`resumed from step 3: ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
   expect(stepsOf('a')).toEqual([1, 2, 3, 4]);
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 4);
@@ -154,7 +154,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
     'trainer.resumeMode=resume_path',
     `trainer.resumeFromPath=${from}`,
   );
-  expect(third.said).toContain(`resuming after step 4, from ${from}`);
+  expect(third.said).toContain(`resumed from step 4: ${from}`);
   expect(third.said.filter((line) => line.startsWith('step '))).toEqual([
     expect.stringMatching(/^step 5\/5 {2}reward /),
   ]);
@@ -171,12 +171,12 @@ test('weights that are not finite end the run with one error, are not saved, and
   const last = said.filter((line) => line !== '').at(-1);
   expect(last).toMatch(/^3 steps in a row had numbers that are not finite, .* Lower actor\.optim\.lr \(3e\+38\)/);
   expect(last).toMatch(
-    /Weights that are not finite are not saved; the run has no checkpoint \(see trainer\.saveFreq\)\.$/,
+    /Weights that are not finite are not saved\. The run has no checkpoint \(see trainer\.saveFreq\)\.$/,
   );
   expect(said.join('\n')).not.toContain('as it should be');
   const kept = readdirSync(inRun('nan', 'errors')).sort();
   expect(kept).toHaveLength(3);
-  expect(said.join('\n')).toContain(`What it computed on is in ${inRun('nan', 'errors', kept[0])}.`);
+  expect(said.join('\n')).toContain(`Its inputs are in ${inRun('nan', 'errors', kept[0])}.`);
   const [head, sample] = linesOf<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
   expect(head).toMatchObject({ samples: 4, config: { actor: { optim: { lr: 3e38 } } } });
   expect(sample).toHaveProperty('responseIds');
@@ -184,7 +184,7 @@ test('weights that are not finite end the run with one error, are not saved, and
   const saving = await train('name=saving', ...HUGE, 'trainer.totalTrainingSteps=2', 'trainer.saveFreq=1');
   expect(saving.status).toBe(1);
   expect(saving.said.join('\n')).toMatch(
-    /After step 1 the weights are not finite \(".*"\); lower actor\.optim\.lr \(3e\+38\)\. Weights/,
+    /After step 1 the weights are not finite \(".*"\)\. Lower actor\.optim\.lr \(3e\+38\)\. Weights/,
   );
 });
 
@@ -205,16 +205,14 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   });
   const stopped = await running.done;
   expect(stopped.status).toBe(3);
-  expect(stopped.said).toContain('Stopping after this step; press Ctrl-C again to quit without saving.');
+  expect(stopped.said).toContain('Stopping after this step. Press Ctrl-C again to quit without saving.');
   expect(stopped.said.at(-1)).toMatch(
-    /^Stopped and saved\. To go on: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
+    /^Stopped and saved\. To resume: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
   );
   expect(checkpointsOf('stopped')).toContain('step-2');
   expect(checkpointsOf('stopped')).not.toContain('step-3');
   const resumed = await train('name=stopped', ...four, 'trainer.resumeMode=auto');
-  expect(resumed.said).toContain(
-    '3 groups were under way (rollout.partialRollout); their samples go on where they stood',
-  );
+  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): their samples are resumed');
   expect(resumed.status).toBe(0);
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
@@ -247,8 +245,8 @@ test('a run whose device is lost continues on a new one, with the results of an 
   expect(outcome('lost', 4)).toEqual(outcome('unbroken', 4));
   const losses = said.filter((line) => line.startsWith('the GPU device was lost'));
   expect(losses).toHaveLength(3);
-  expect(losses[0]).toMatch(/lost before the first step was done \(.*\); on a fresh one from the beginning$/);
-  expect(losses[2]).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2$/);
+  expect(losses[0]).toMatch(/lost before the first step was done \(.*\), resuming on a new one from the start$/);
+  expect(losses[2]).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2$/);
 });
 
 test('devices that are lost one after the other end the run', async () => {
@@ -257,6 +255,6 @@ test('devices that are lost one after the other end the run', async () => {
     .done;
   expect(status).toBe(1);
   expect(said).toContain(
-    'the GPU device was lost 3 times without a new step in between, before the first step was done: giving up; no checkpoint was saved',
+    'the GPU device was lost 3 times without a new step in between, before the first step was done: stopped, no checkpoint was saved',
   );
 });

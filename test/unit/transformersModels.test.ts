@@ -48,7 +48,7 @@ test('a classifier: the probability of the label, by hand', async () => {
   const powers = bagLogits(model, tokenizer.encode(textOf('x'))).map(Math.exp);
   expect(await likeliest(sampleOf('x'))).toBeCloseTo(Math.max(...powers) / powers.reduce((a, b) => a + b), 6);
   await expect(discriminativeScorer({ model: path, label: 'fine' })(sampleOf('x'))).rejects.toThrow(
-    `The reward model ${path} has no label "fine"; it has `,
+    `The reward model ${path} has no label "fine". It has `,
   );
 });
 

@@ -32,16 +32,16 @@ const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[
 
 test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
-    'All 3 tries earned 1.00: no difference, so no advantage, so no gradient. The update skips them.',
+    'All 3 tries earned 1.00. Equal rewards give no advantage and no gradient, so the update skips this group.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
-    '1 of 4 right: the right ones are made likelier (advantage +1.50), the wrong ones less likely (\u22120.50).',
+    '1 of 4 are right. The update makes right tries more likely (advantage +1.50) and wrong ones less likely (\u22120.50).',
   );
   expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
-    'Rewards from 0.10 to 0.20: 1 made likelier (up to +0.70), 1 less likely (up to \u22120.70).',
+    'Rewards range from 0.10 to 0.20: 1 more likely after the update (up to +0.70), 1 less likely (up to \u22120.70).',
   );
   expect(sentenceOf(tryOf(0, 1, 1, null), tryOf(0, 0, 0, null))).toBe(
-    '2 tries so far; they are compared once all are scored.',
+    '2 tries so far. Advantages are computed when all are scored.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
@@ -102,17 +102,15 @@ test('a token has the numbers of its position; unknown ones are omitted', () => 
   expect(clipped.probability).toBeCloseTo(0.25, 6);
   expect(said).toEqual({ id: 8, text: 't8', drawn: false, trained: false });
   expect(Object.keys(skipped)).toEqual(['id', 'text', 'drawn', 'trained', 'probability', 'advantage', 'version']);
-  expect(valueText('clip', clipped)).toBe('held from rising');
-  expect(valueText('clip', tokenViews(tokens(-1.2))[0])).toBe('held from falling');
+  expect(valueText('clip', clipped)).toBe('clipped, rising');
+  expect(valueText('clip', tokenViews(tokens(-1.2))[0])).toBe('clipped, falling');
   expect(valueText('ratio', skipped)).toBe('not known');
-  expect(valueText('ratio', said)).toBe('not drawn by the model');
+  expect(valueText('ratio', said)).toBe('not written by the model');
 });
 
 test("the group's text says how much was clipped, or that it was skipped", () => {
   const one = tokens(1.2);
-  expect(updateOfGroup(one)).toBe(
-    'The update computed on 1 tokens of the tries at this problem; the clip held 1 of them.',
-  );
+  expect(updateOfGroup(one)).toBe('The update used 1 tokens of this group, 1 of them clipped.');
   one.step.numbers!.trained[0].fill(0);
   expect(updateOfGroup(one)).toContain('skipped');
 });

@@ -31,31 +31,31 @@ test("the random number of a position equals the kernel's", () => {
 });
 
 describe('configs that cannot be verified are refused with one error message', () => {
-  const alone = 'samples of others are verified by draws at the temperature alone';
+  const alone = 'only samples at the plain temperature can be verified';
   test.each([
-    [{ topK: 5 }, `rollout.topK is 5, but ${alone}; set it to 0.`],
-    [{ topP: 0.9 }, `rollout.topP is 0.9, but ${alone}; set it to 1.`],
-    [{ minP: 0.1 }, `rollout.minP is 0.1, but ${alone}; set it to 0.`],
-    [{ repetitionPenalty: 1.1 }, `rollout.repetitionPenalty is 1.1, but ${alone}; set it to 1.`],
-    [{ minNewTokens: 2 }, `rollout.minNewTokens is 2, but ${alone}; set it to 0.`],
-    [{ stop: ['x'] }, `rollout.stop is ["x"], but ${alone}; leave it out.`],
+    [{ topK: 5 }, `rollout.topK is 5, but ${alone}. Set it to 0.`],
+    [{ topP: 0.9 }, `rollout.topP is 0.9, but ${alone}. Set it to 1.`],
+    [{ minP: 0.1 }, `rollout.minP is 0.1, but ${alone}. Set it to 0.`],
+    [{ repetitionPenalty: 1.1 }, `rollout.repetitionPenalty is 1.1, but ${alone}. Set it to 1.`],
+    [{ minNewTokens: 2 }, `rollout.minNewTokens is 2, but ${alone}. Set it to 0.`],
+    [{ stop: ['x'] }, `rollout.stop is ["x"], but ${alone}. Leave it out.`],
     [
       { multiTurn: { constrainToolCalls: true } },
-      'rollout.multiTurn.constrainToolCalls is true, but draws of constrained calls cannot be verified; set it to false.',
+      'rollout.multiTurn.constrainToolCalls is true, but sampled tokens of constrained calls cannot be verified. Set it to false.',
     ],
     [
       { multiTurn: { sampleTimeoutS: 3 } },
-      'rollout.multiTurn.sampleTimeoutS is 3, but an end by the clock cannot be verified; leave it out.',
+      'rollout.multiTurn.sampleTimeoutS is 3, but an end by the clock cannot be verified. Leave it out.',
     ],
     [
       { checkpointEngine: { kvCache: 'keep' } },
-      'rollout.checkpointEngine.kvCache is "keep", but what several weights have computed cannot be verified by any of them; set it to "recompute".',
+      'rollout.checkpointEngine.kvCache is "keep", but what several versions of the weights have computed cannot be verified. Set it to "recompute".',
     ],
   ])('%j', (rollout, message) => expect(() => checkVerifiable(configOf(rollout))).toThrow(message));
 
   test('float16, which not every adapter has', () =>
     expect(() => checkVerifiable(configOf({}, { model: { path: 'x', dtype: 'float16' } }))).toThrow(
-      'model.dtype is "float16", but samples of other adapters are verified in float32 alone; set it to "float32".',
+      'model.dtype is "float16", but samples of other adapters can be verified only in float32. Set it to "float32".',
     ));
 
   test('the default can be', () => expect(() => checkVerifiable(configOf())).not.toThrow());
@@ -192,7 +192,7 @@ describe('verifier', () => {
     const config = configOf({ agent: { defaultAgentLoop: 'cuts' } });
     const [sample] = await honest();
     await expect(verifierOf({ config }).verifier.verify(sample, claimOf(0))).rejects.toThrow(
-      'An agent loop sets topK for a turn, which cannot be verified; leave it out.',
+      'An agent loop sets topK for a turn, which cannot be verified. Leave it out.',
     );
   });
 
@@ -212,10 +212,10 @@ describe('verifier', () => {
   });
 
   test.each([
-    ['a group that is not under way', { uid: 'b' }, 'no group "b" is under way'],
+    ['a group that is not under way', { uid: 'b' }, 'no group "b" is in flight'],
     ['another step', { step: 2 }, 'group "a" has no sample 0 of problem 0 and step 2'],
     ['a sample past the group', { s: 4 }, 'group "a" has no sample 4 of problem 0 and step 1'],
-    ['a number that is none', { s: -1 }, 'its s is no count'],
+    ['a number that is none', { s: -1 }, 'its s is not a count'],
   ])('%s', async (_, change, detail) => {
     const { verifier, model } = verifierOf();
     const [sample] = await honest();

@@ -78,7 +78,7 @@ test('unknown entries count as not checked', () => {
     { kind: 'entropy' },
   ];
   expect(verifyCases({ cases: strange })).toEqual({ cases: 5, checked: 0, maxError: 0, worst: null });
-  expect(() => verifyCases([])).toThrow('The file of loss cases needs an array "cases"; found none.');
+  expect(() => verifyCases([])).toThrow('The file of loss cases has no array "cases". Add one.');
 });
 
 test("Python's NaN is read and not compared", () => {

@@ -57,7 +57,7 @@ test('a warm start that was stopped or killed is trained again', async () => {
     vi.mocked(runSupervised).mockClear();
     await withWarmStart(config);
     expect(runSupervised).toHaveBeenCalledTimes(1);
-    expect(said().at(-1)).toMatch(/^warm start: .*sft\.yaml anew, since what is there is not whole$/);
+    expect(said().at(-1)).toMatch(/^warm start: .*sft\.yaml again, because the earlier one is incomplete$/);
   }
 });
 
@@ -71,7 +71,7 @@ test('one that is stopped now ends the run that wanted it, and lets go of its fo
 test('one that another run is making is refused', async () => {
   const config = await warmStart();
   const lock = lockFolder(join(config.trainer.defaultLocalDir, 'warm'));
-  await expect(withWarmStart(config)).rejects.toThrow(/warm is another run's in this process/);
+  await expect(withWarmStart(config)).rejects.toThrow(/warm is in use by another run of this process/);
   lock.release();
 });
 

@@ -18,9 +18,9 @@ export function unknownParameters(address: URLSearchParams): string | undefined 
   const unknown = [...new Set(address.keys())].filter((name) => !PARAMETERS.includes(name));
   if (unknown.length === 0) return undefined;
   const sentences = unknown.map(
-    (name) => `"${name.slice(0, 40)}" is not known; did you mean "${closest(name.slice(0, 40), PARAMETERS)}"?`,
+    (name) => `Unknown parameter "${name.slice(0, 40)}". Did you mean "${closest(name.slice(0, 40), PARAMETERS)}"?`,
   );
-  return `${sentences.join(' ')} An address may have: ${PARAMETERS.join(', ')}.`;
+  return `${sentences.join(' ')} Known parameters: ${PARAMETERS.join(', ')}.`;
 }
 
 /** Returns the address with these settings instead of its own, in a fixed order. */

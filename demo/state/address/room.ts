@@ -33,11 +33,11 @@ export function roomUrl(address: string, from: Pick<Location, 'protocol'> = loca
   const url = URL.canParse(address) ? new URL(address) : undefined;
   if (!url || !/^wss?:$/.test(url.protocol) || url.username || url.password)
     throw new InputError(
-      `The address has room=${address.slice(0, 80)}; a page takes ws://HOST:PORT or wss://HOST:PORT, as "webgrpo room" prints it.`,
+      `room is "${address.slice(0, 80)}", but a page takes ws://HOST:PORT or wss://HOST:PORT. Copy the address that "webgrpo room" prints.`,
     );
   if (from.protocol === 'https:' && url.protocol === 'ws:' && !LOOPBACK.test(url.hostname))
     throw new InputError(
-      `This page came by https, and connects to wss:// alone; start the room with --tls-cert and --tls-key, or open the page at http://localhost.`,
+      `A page served over https can only connect to wss://. Start the room with --tls-cert and --tls-key, or open the page at http://localhost.`,
     );
   return url;
 }

@@ -80,7 +80,7 @@ export async function decodeResult(text: string): Promise<SharedResult> {
     return await decoded(text);
   } catch (error) {
     const why = error instanceof DamageError ? error.message : 'it cannot be unpacked';
-    throw new InputError(`The result in this link is damaged (${why}); copy the whole link once more.`);
+    throw new InputError(`The result in this link is damaged (${why}). Copy the whole link again.`);
   }
 }
 
@@ -91,13 +91,13 @@ function check(holds: boolean, otherwise: string): asserts holds {
 }
 
 async function decoded(text: string): Promise<SharedResult> {
-  check(text.length <= MAX_TEXT, `${text.length} letters, at most ${MAX_TEXT}`);
-  check(/^[\w-]+$/.test(text), 'it has letters that no link has');
+  check(text.length <= MAX_TEXT, `it has ${text.length} characters, at most ${MAX_TEXT} are allowed`);
+  check(/^[\w-]+$/.test(text), 'it contains invalid characters');
   const [version, ...packed] = fromBase64Url(text);
   check(version === VERSION, `its version is ${version}, this page reads ${VERSION}`);
   const from = new Reader(await through(Uint8Array.from(packed), new DecompressionStream('deflate-raw'), MAX_BYTES));
   const adapter = from.text(MAX_NAME);
-  check(!adapter.match(NOT_PRINTED), 'its adapter has no proper name');
+  check(!adapter.match(NOT_PRINTED), 'the GPU name is invalid');
   const [seconds, trainedTokens] = [from.integer(MAX_COUNT), from.integer(MAX_COUNT)];
   const steps = from.differences(from.integer(MAX_LINES), MAX_STEP);
   const history: Metrics[] = steps.map((step) => ({ 'training/global_step': step }));
@@ -106,8 +106,8 @@ async function decoded(text: string): Promise<SharedResult> {
     const values = at.length > 0 ? from.values(at.length, bytes) : [];
     at.forEach((line, i) => (history[line][metric] = values[i]));
   }
-  check(from.atEnd, 'something follows its end');
-  check(history.length > 0, 'it has no step');
+  check(from.atEnd, 'extra data at the end');
+  check(history.length > 0, 'it has no steps');
   return { history, adapter, seconds, trainedTokens };
 }
 
@@ -186,7 +186,7 @@ class Reader {
     let value = 0;
     return Array.from({ length: count }, (_, i) => {
       const difference = this.integer(MAX_STEP);
-      check(i === 0 || difference > 0, 'its steps do not rise');
+      check(i === 0 || difference > 0, 'steps are not increasing');
       value += difference;
       check(value <= max, 'a step in it is too large');
       return value;
@@ -196,7 +196,7 @@ class Reader {
   values(count: number, bytes: 1 | 2): number[] {
     const view = new DataView(this.#take(8).slice().buffer);
     const [min, max] = [view.getFloat32(0, true), view.getFloat32(4, true)];
-    check(min <= max && Math.abs(min) <= MAX_VALUE && Math.abs(max) <= MAX_VALUE, 'a curve of it has no range');
+    check(min <= max && Math.abs(min) <= MAX_VALUE && Math.abs(max) <= MAX_VALUE, 'a curve has no value range');
     const high = bytes === 2 ? this.#take(count) : new Uint8Array(count);
     const low = this.#take(count);
     const levels = 256 ** bytes - 1;
@@ -204,7 +204,7 @@ class Reader {
   }
 
   #take(count: number): Uint8Array {
-    check(this.#at + count <= this.#bytes.length, 'its end is missing');
+    check(this.#at + count <= this.#bytes.length, 'it is cut off');
     this.#at += count;
     return this.#bytes.subarray(this.#at - count, this.#at);
   }

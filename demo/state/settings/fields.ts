@@ -18,14 +18,14 @@ export interface Field {
 }
 
 export const FIRST: readonly Field[] = [
-  { name: 'steps', key: 'trainer.totalTrainingSteps', label: 'Steps', meaning: 'Rounds of trying and learning.' },
+  { name: 'steps', key: 'trainer.totalTrainingSteps', label: 'Steps', meaning: 'Number of training steps.' },
   {
     name: 'n',
     key: 'rollout.n',
     label: 'Tries per problem',
-    meaning: 'Tries of a problem that are compared with each other.',
+    meaning: 'Group size: tries of one problem compared with each other.',
   },
-  { name: 'lr', key: 'actor.optim.lr', label: 'Learning rate', meaning: 'How far an update moves the model.' },
+  { name: 'lr', key: 'actor.optim.lr', label: 'Learning rate', meaning: 'How far an update moves the weights.' },
 ];
 
 export const MORE: readonly Field[] = [
@@ -33,17 +33,17 @@ export const MORE: readonly Field[] = [
     name: 'algorithm',
     key: 'algorithm.name',
     label: 'Algorithm',
-    meaning: 'How rewards become what a token is pushed by.',
+    meaning: 'How rewards are turned into advantages and a loss.',
     choices: Object.keys(RECIPES),
   },
   {
     name: 'loss',
     key: 'actor.policyLoss.lossMode',
     label: 'Loss',
-    meaning: 'How far a token may be pushed.',
+    meaning: 'The policy loss.',
     choices: ['', ...Object.keys(POLICY_LOSSES)],
   },
-  { name: 'seed', key: 'seed', label: 'Seed', meaning: 'Another seed draws other problems and tries.' },
+  { name: 'seed', key: 'seed', label: 'Seed', meaning: 'Another seed samples other problems and tries.' },
 ];
 
 export const FIELDS: readonly Field[] = [...FIRST, ...MORE];
@@ -53,7 +53,7 @@ export const ALGORITHM_GROUPS: Readonly<Record<string, Readonly<Record<string, s
   'Compare the tries of a group': {
     grpo: 'a try against the mean of its group',
     dr_grpo: 'GRPO without its division by spread and length',
-    dapo: 'GRPO with a wider clip; groups that teach nothing are drawn anew',
+    dapo: 'GRPO with a wider upper clip, groups with equal rewards are resampled',
     rloo: 'a try against the mean of the others',
     opo: 'a baseline weighted by length',
     gpg: 'plain policy gradient against the mean of the group',
@@ -71,15 +71,15 @@ export const ALGORITHM_GROUPS: Readonly<Record<string, Readonly<Record<string, s
   'Bound the update in another way': {
     gspo: 'one ratio for a whole try',
     gmpo: 'the geometric mean of the ratios',
-    cispo: 'the weight is clipped, never the token left out',
-    sapo: 'a soft gate in place of the clip',
+    cispo: 'the weight is clipped, no token is dropped',
+    sapo: 'a soft gate instead of the clip',
     luspo: 'GSPO without its length bias',
-    dppo_tv: 'leaves out tokens whose probability moved too far',
+    dppo_tv: 'drops tokens whose probability moved too far',
     dppo_kl: 'the same, measured by KL',
-    clip_cov: 'holds back the tokens that cost most entropy',
-    kl_cov: 'a KL term on those tokens alone',
+    clip_cov: 'no gradient for tokens that reduce entropy most',
+    kl_cov: 'a KL term on only those tokens',
     dro: 'regression to the reward',
     vespo: 'smooth weights for tries of older models',
-    reinforce: 'no clip, an importance weight a token',
+    reinforce: 'no clip, one importance weight per token',
   },
 };

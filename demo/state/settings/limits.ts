@@ -18,14 +18,14 @@ export function refuseBeyondPage({ data, rollout, trainer }: TrainConfig, source
     throw new ConfigError(
       source,
       ['trainer.totalTrainingSteps'],
-      `"trainer.totalTrainingSteps" is ${steps}; the page trains 1 to ${whole(MAX_STEPS)}, and the command line as many as you like.`,
+      `"trainer.totalTrainingSteps" is ${steps}, but the page allows 1 to ${whole(MAX_STEPS)}. The command line has no limit.`,
     );
   if (problems * rollout.n <= MAX_TRIES) return;
   const most = Math.max(1, Math.floor(MAX_TRIES / problems));
   throw new ConfigError(
     source,
     ['rollout.n', 'data.trainBatchSize'],
-    `"rollout.n" is ${rollout.n}: ${whole(problems)} problems \u00d7 ${whole(rollout.n)} tries are ${whole(problems * rollout.n)} a step, and the page ` +
-      `shows up to ${whole(MAX_TRIES)}; take up to ${most}, or the command line.`,
+    `"rollout.n" is ${rollout.n}: ${whole(problems)} problems \u00d7 ${whole(rollout.n)} tries are ${whole(problems * rollout.n)} per step, but the ` +
+      `page shows up to ${whole(MAX_TRIES)}. Use up to ${most}, or the command line.`,
   );
 }

@@ -8,9 +8,9 @@ const ENDS: Record<string, string> = {
   completed: '',
   done: '',
   max_turns: 'Ended: too many turns.',
-  max_tokens: 'Ended: no room for more tokens in an answer.',
+  max_tokens: 'Ended: the answer reached the token limit.',
   max_tool_calls: 'Ended: too many tool calls.',
-  context_overflow: 'Ended: the conversation is full.',
+  context_overflow: 'Ended: the context is full.',
   aborted: 'Stopped.',
   error: 'Failed.',
 };
@@ -69,7 +69,7 @@ function MessageView({ message: { role, content } }: { message: Message }) {
   const failed = content.startsWith('Error');
   return (
     <p class={`message tool ${failed ? 'failed' : ''}`}>
-      <span class="who">{role === 'tool' ? 'tool answers' : 'game says'}</span>
+      <span class="who">{role === 'tool' ? 'tool result' : 'game'}</span>
       {content}
     </p>
   );

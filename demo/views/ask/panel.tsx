@@ -26,11 +26,11 @@ export function AskPanel() {
   return (
     <div class="ask">
       <header class="ask-head">
-        <h2>Ask it yourself</h2>
+        <h2>Ask the model</h2>
         <p class="note">
           {isTrained.value
-            ? 'The model as it was before training and as it is now answer side by side, while it trains and after.'
-            : 'The model before training answers now. Once a step is done, the trained one answers beside it.'}
+            ? 'The start model and the current model answer side by side, during training and after.'
+            : 'Only the start model answers now. After step 1 the trained model answers next to it.'}
         </p>
       </header>
       {isGame.value ? <Play /> : <Box />}
@@ -87,9 +87,7 @@ function Box() {
   };
   return (
     <div class="ask-box">
-      <label for="ask-text">
-        {exchanges.value.length > 0 ? 'Go on with the conversation' : 'Your own problem for the model'}
-      </label>
+      <label for="ask-text">{exchanges.value.length > 0 ? 'Continue the conversation' : 'Your problem'}</label>
       <textarea
         id="ask-text"
         ref={box}
@@ -106,8 +104,8 @@ function Box() {
       />
       <p id="ask-count" class={`note ${tooLong ? 'too-long' : ''}`}>
         {count.value && `${count.value.tokens} of at most ${count.value.allowed} tokens`}
-        {tooLong && ': too long, ask less or start a new conversation'}
-        {count.value ? '. ' : ''}Enter asks, Shift+Enter starts a new line.
+        {tooLong && ': too long. Shorten it or start a new conversation'}
+        {count.value ? '. ' : ''}Enter sends, Shift+Enter adds a line.
       </p>
       <Actions
         label="Ask"
@@ -133,8 +131,8 @@ function Play() {
   return (
     <div class="ask-box">
       <p>
-        {task.value?.name} is a game: a question of your own cannot set it up, so let the models play one of its
-        held-out games, each against the same opponent.
+        {task.value?.name} is a game and cannot start from a question. Let both models play a held-out game against the
+        same opponent.
       </p>
       <Actions label="Play a game" submit={() => void ask('')} />
     </div>
@@ -165,7 +163,7 @@ function Actions({ label, submit, more }: { label: string; submit: () => void; m
       </button>
       {more}
       <label class="ask-choice">
-        Who answers
+        Answer with
         <select value={who} disabled={!isTrained.value} onChange={(e) => (sides.value = WHO[e.currentTarget.value])}>
           <option value="both">Both</option>
           <option value="before">Before training</option>
@@ -173,13 +171,13 @@ function Actions({ label, submit, more }: { label: string; submit: () => void; m
         </select>
       </label>
       <label class="ask-choice">
-        Each token
+        Sampling
         <select
           value={greedy.value ? 'greedy' : 'sampled'}
           onChange={(e) => (greedy.value = e.currentTarget.value === 'greedy')}
         >
-          <option value="sampled">Drawn at random, as in training</option>
-          <option value="greedy">The likeliest, always</option>
+          <option value="sampled">Random, as in training</option>
+          <option value="greedy">Greedy</option>
         </select>
       </label>
     </div>

@@ -31,7 +31,7 @@ export function Cards() {
   return (
     <>
       <fieldset class="cards" disabled={active.value}>
-        <legend>What shall it learn?</legend>
+        <legend>Choose a task</legend>
         {RECIPES.map((recipe) => (
           <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
         ))}
@@ -39,7 +39,7 @@ export function Cards() {
           <input type="radio" name="recipe" checked={isHub.value} onChange={() => choose(HUB)} />
           {PICTURES[HUB]()}
           <span class="card-title">Your model</span>
-          <span class="card-text">A model of the Hugging Face Hub by its name, or a .gguf file.</span>
+          <span class="card-text">Any supported model from the Hugging Face Hub, or a .gguf file.</span>
         </label>
       </fieldset>
       {told && (

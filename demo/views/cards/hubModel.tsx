@@ -43,7 +43,7 @@ export function HubModel() {
         take(event.dataTransfer?.files);
       }}
     >
-      <label for="hub-name">Name on the Hub</label>
+      <label for="hub-name">Model name on the Hub</label>
       <div class="hub-row">
         <input
           id="hub-name"
@@ -54,7 +54,7 @@ export function HubModel() {
           onInput={(event) => (name.value = event.currentTarget.value)}
         />
         <button type="submit" disabled={name.value.trim() === ''}>
-          Look it up
+          Look up
         </button>
       </div>
       <label class="file">
@@ -93,9 +93,9 @@ function Found({ found }: { found: Offered }) {
   const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
   const facts = {
     Parameters: millions(parameters),
-    [isKept ? 'File' : 'Download']: `${inMib(bytes)}, kept in the browser`,
+    [isKept ? 'File' : 'Download']: `${inMib(bytes)}, stored in the browser`,
     'GPU memory': `${inMib(totalBytes(plan))}: ${largest.map((item) => `${item.name} ${inMib(item.bytes)}`).join(', ')} and smaller parts`,
-    'This adapter': `buffers of up to ${inMib(largestBuffer)}; browsers do not say how much memory a GPU has`,
+    'This adapter': `largest buffer ${inMib(largestBuffer)}. Browsers do not report the amount of GPU memory.`,
   };
   return (
     <>
@@ -108,7 +108,7 @@ function Found({ found }: { found: Offered }) {
         ))}
       </dl>
       {isTaken.value ? (
-        <p>{`The settings below are for ${name}: Start ${isKept ? 'reads' : 'downloads'} it and trains adapters on word problems.`}</p>
+        <p>{`Settings filled in for ${name}. Start ${isKept ? 'reads' : 'downloads'} it and trains LoRA adapters on word problems.`}</p>
       ) : (
         <button type="button" onClick={() => void take()}>
           Use this model

@@ -31,7 +31,7 @@ export function Alternatives({ tokens, views, at }: AlternativesProps) {
     choices.value = undefined;
     if (!views[place].drawn) return;
     if (session.value?.engine !== tokens.step.engine) {
-      choices.value = 'The engine of this run is closed; its likeliest tokens cannot be asked for.';
+      choices.value = "The run's engine is closed, so likely tokens are not available.";
       return;
     }
     let current = true;
@@ -51,11 +51,11 @@ export function Alternatives({ tokens, views, at }: AlternativesProps) {
   const now = choices.value;
   return (
     <div class="likeliest" aria-busy={now === undefined}>
-      <h3>Likeliest here by the weights now</h3>
+      <h3>Most likely tokens, current weights</h3>
       {typeof now === 'object' ? (
         <Bars choices={now} drawn={drawn.id} textOf={(id) => tokens.step.engine.tokenizer.decode([id])} />
       ) : (
-        <p class="note">{now ?? 'Asking the model...'}</p>
+        <p class="note">{now ?? 'Computing...'}</p>
       )}
     </div>
   );
@@ -74,15 +74,15 @@ function Bars({ choices, drawn, textOf }: { choices: Choices; drawn: number; tex
             </span>
             <span class="share-text">
               {chance(probability)}
-              {tokenId === drawn && <span class="heard"> (drawn)</span>}
+              {tokenId === drawn && <span class="heard"> (sampled)</span>}
             </span>
           </li>
         ))}
       </ol>
       <p class="note">
         {likeliest.some(({ tokenId }) => tokenId === drawn)
-          ? 'The marked one was drawn. '
-          : 'The one that was drawn is not among them now. '}
+          ? 'The marked token was sampled. '
+          : 'The sampled token is no longer among them. '}
         Entropy now {short(entropy)} nats.{step !== undefined && ` Weights after step ${step}.`}
       </p>
     </>

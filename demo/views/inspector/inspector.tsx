@@ -24,7 +24,7 @@ export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedR
   const hovered = useSignal<number | undefined>(undefined);
   const at = useComputed(() => Math.min(hovered.value ?? selected.value, views.length - 1));
   const go = (to: number) => (selected.value = Math.min(Math.max(to, 0), views.length - 1));
-  if (views.length === 0) return <p class="empty">This try has no token.</p>;
+  if (views.length === 0) return <p class="empty">This try has no tokens.</p>;
   return (
     <div class="inspector">
       <fieldset class="measures">
@@ -52,7 +52,7 @@ export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedR
           selected={selected}
           hovered={hovered}
         />
-        <section class="facts" aria-label="The token that is looked at">
+        <section class="facts" aria-label="Selected token">
           <Numbers tokens={views} at={at} go={go} />
           <Alternatives tokens={tokens} views={views} at={at} />
         </section>

@@ -57,15 +57,15 @@ export function tokenViews({ sample, s, step }: TryTokens): TokenView[] {
 /** Summarises the update of the tokens of the try's group. */
 export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens): string {
   if (!numbers)
-    return 'Ratio, entropy, clip and gradient of this step are gone: the next one was done before somebody looked.';
+    return 'Ratio, entropy, clip and gradient of this step are no longer available. Open a try before the next step ends.';
   let [trained, held] = [0, 0];
   for (const [s, { group }] of samples.entries()) {
     if (group !== sample.group) continue;
     numbers.trained[s].forEach((of) => (trained += of));
     numbers.clipped[s].forEach((bits) => (held += bits === 0 ? 0 : 1));
   }
-  if (trained === 0) return 'The update skipped the tries at this problem: none of their tokens can move the model.';
-  return `The update computed on ${trained} tokens of the tries at this problem; the clip held ${held === 0 ? 'none' : held} of them.`;
+  if (trained === 0) return 'The update skipped this group: its tries have no advantage, so no gradient.';
+  return `The update used ${trained} tokens of this group, ${held === 0 ? 'none' : held} of them clipped.`;
 }
 
 /** Returns positions on the scale: -1 to 1, negative below the middle of a scale that has one; undefined = no value. */
@@ -126,40 +126,39 @@ export function legendOf(measure: Measure, tokens: readonly TokenView[]): Legend
   const end = endOf(measure, tokens);
   const legends: Record<Measure, Legend> = {
     probability: {
-      means: 'How likely the model was to draw this token. Coloured: what it was unsure of.',
+      means: 'Probability of the token when it was sampled. Colour marks unlikely tokens.',
       low: '1',
       high: `${short(UNLIKELY)} or less`,
     },
     advantage: {
-      means:
-        'How much better its try was than the others of the group. Its tokens are made likelier where it is above 0.',
+      means: 'How much better the try was than its group. Above 0, its tokens become more likely.',
       low: signed(-end),
       middle: '0',
       high: signed(end),
     },
     ratio: {
       means:
-        'Its probability when the update looked at it, over that when it was drawn. 1: earlier updates of the step have not moved it.',
+        'Probability in the update, divided by the probability at sampling. 1: not yet changed by earlier updates of the step.',
       low: short(1 / end),
       middle: '1',
       high: short(end),
     },
     entropy: {
-      means: 'How open the choice was at this place, in nats. 0: only one token could come.',
+      means: 'Entropy of the next-token distribution, in nats. 0: only one token was possible.',
       low: '0',
       high: short(end),
     },
     clip: {
-      means: 'Whether the clip held it: the ratio had gone far enough, and the token is pushed no further.',
-      low: 'held from falling',
-      middle: 'free',
-      high: 'held from rising',
+      means: 'Whether the clip stopped the update of this token because its ratio had reached the limit.',
+      low: 'clipped, falling',
+      middle: 'not clipped',
+      high: 'clipped, rising',
     },
     gradient: {
-      means: 'How hard the update pushed the log-probability of this token, and which way.',
+      means: "Gradient of the token's log-probability: size and direction of the update.",
       low: `${signed(-end)} less likely`,
       middle: '0',
-      high: `${signed(end)} likelier`,
+      high: `${signed(end)} more likely`,
     },
   };
   return legends[measure];
@@ -177,9 +176,9 @@ export const NAMES: Record<Measure, string> = {
 /** Returns a value as text. */
 export function valueText(measure: Measure, token: TokenView): string {
   const value = token[measure];
-  if (!token.drawn) return 'not drawn by the model';
+  if (!token.drawn) return 'not written by the model';
   if (value === undefined) return 'not known';
-  if (measure === 'clip') return value === 0 ? 'free' : value > 0 ? 'held from rising' : 'held from falling';
+  if (measure === 'clip') return value === 0 ? 'not clipped' : value > 0 ? 'clipped, rising' : 'clipped, falling';
   return measure === 'advantage' || measure === 'gradient' ? signed(value) : short(value);
 }
 

@@ -20,7 +20,7 @@ export function Numbers({ tokens, at, go }: NumbersProps) {
         <button
           type="button"
           class="step"
-          aria-label="Token before"
+          aria-label="Previous token"
           aria-disabled={place === 0}
           onClick={() => go(place - 1)}
         >
@@ -46,9 +46,7 @@ export function Numbers({ tokens, at, go }: NumbersProps) {
         ))}
       </dl>
       {!token.drawn && (
-        <p class="note">
-          Not drawn by the model: a tool or the chat template wrote it. It is read, and not trained on.
-        </p>
+        <p class="note">Written by a tool or the chat template. The model reads it but is not trained on it.</p>
       )}
       {token.drawn && !token.trained && <p class="note">{whyUntrained(token)}</p>}
     </>
@@ -57,22 +55,22 @@ export function Numbers({ tokens, at, go }: NumbersProps) {
 
 function rowsOf(token: TokenView, place: number, count: number): [string, string][] {
   const rows: [string, string][] = [
-    ['Place', `${place + 1} of ${count}`],
+    ['Position', `${place + 1} of ${count}`],
     ['Token', String(token.id)],
   ];
   if (!token.drawn) return rows;
-  rows.push(['Probability when drawn', valueText('probability', token)]);
+  rows.push(['Probability at sampling', valueText('probability', token)]);
   rows.push(['Advantage', valueText('advantage', token)]);
   if (token.trained) {
     rows.push(['Ratio', valueText('ratio', token)], ['Clip', valueText('clip', token)]);
     rows.push(['Gradient', valueText('gradient', token)], ['Entropy', `${short(token.entropy!)} nats`]);
   }
   if (token.version !== undefined)
-    rows.push(['Drawn by the weights', token.version === 0 ? 'of the start' : `after step ${token.version}`]);
+    rows.push(['Sampled with weights of', token.version === 0 ? 'the start' : `step ${token.version}`]);
   return rows;
 }
 
 const whyUntrained = ({ advantage }: TokenView) =>
   advantage === 0
-    ? 'Its advantage is 0, so it has no gradient: the update skipped it, and there is no ratio, clip or entropy.'
-    : 'The update has no numbers of it.';
+    ? 'Advantage 0: no gradient. The update skipped this token, so it has no ratio, clip or entropy.'
+    : 'The update did not include this token.';

@@ -5,9 +5,9 @@ import type { EventKind, SampleEvent } from '../../../src/rollout/agent/events.t
 
 /** Kinds of event that are shown. Parts of 'generate' are omitted, and what follows the last token is not part of the try. */
 const SHOWN: Partial<Record<EventKind, string>> = {
-  generate: 'the model writes',
-  tool: 'a tool works',
-  reward: 'is scored',
+  generate: 'generating',
+  tool: 'tool',
+  reward: 'scoring',
 };
 
 /** Draws the time of a try as a bar. */

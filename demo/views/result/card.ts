@@ -40,7 +40,7 @@ export interface CardContent {
 /** Returns the content of a run's card. */
 export function contentOf({ config, measured, adapter, model, first, last }: Source): CardContent {
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
-  const task = config.task.module === undefined ? config.task.name : 'its own task';
+  const task = config.task.module === undefined ? config.task.name : 'a custom task';
   const size = model && `${millions(parameterCount(model))} parameters`;
   const isTwo = first.length > 0 && last.length > 0 && first[0].step < last[0].step;
   return {

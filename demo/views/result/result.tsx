@@ -55,7 +55,7 @@ function Card() {
   const copy = async (what: string, write: () => Promise<void>) => {
     told.value = await write().then(
       () => `${what} copied.`,
-      () => 'This browser lets no page copy that; save the picture, or mark the text and copy it.',
+      () => 'This browser does not let a page copy that. Save the picture, or select the text and copy it.',
     );
   };
   const save = async () => saveFile('webgrpo-result.png', await picture());

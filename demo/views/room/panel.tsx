@@ -17,10 +17,10 @@ const HEARD: Record<Stage, string> = {
   working: 'Working for the room.',
   leaving: 'Leaving the room.',
   left: 'This machine has left the room.',
-  over: 'The run of the room is over.',
+  over: 'The run of the room has ended.',
 };
 
-const LOST = 'The connection to the room is lost; this page tries again by itself.';
+const LOST = 'Connection lost. Reconnecting...';
 
 const problemOf = (address: string): string | undefined => {
   try {
@@ -39,7 +39,7 @@ export function RoomPanel({ asked }: { asked: AskedRoom }) {
       <div class="room">
         <h2>A room of machines</h2>
         <p class="notice error">{unusable}</p>
-        <Alone>Train on your own</Alone>
+        <Alone>Open the page without the room</Alone>
       </div>
     );
   return <Room {...asked} host={new URL(asked.address).host} />;
@@ -99,7 +99,7 @@ function Room({ address, code, host }: AskedRoom & { host: string }) {
   return (
     <div class="room">
       <h2 ref={title} tabIndex={-1}>
-        {stage.value === 'asking' ? `Work for the room at ${host}?` : `The room at ${host}`}
+        {stage.value === 'asking' ? `Join the room at ${host}?` : `The room at ${host}`}
       </h2>
       {stage.value === 'asking' ? (
         <Question host={host} />
@@ -133,7 +133,7 @@ function Room({ address, code, host }: AskedRoom & { host: string }) {
             <button type="submit" class="primary" disabled={!adapter.value}>
               {stage.value === 'asking' ? 'Join' : 'Join again'}
             </button>
-            <Alone>{stage.value === 'asking' ? 'Do not join' : 'Train on your own'}</Alone>
+            <Alone>{stage.value === 'asking' ? 'Cancel' : 'Open the page without the room'}</Alone>
           </div>
         </form>
       ) : (
@@ -151,23 +151,21 @@ function Question({ host }: { host: string }) {
   return (
     <>
       <p>
-        A room is one computer that trains a language model, and others that lend it their GPUs. A link asks yours to be
-        one of them. Nothing was fetched from {host} yet. If you join:
+        In a room, one computer trains a language model and other computers lend it their GPUs. This link asks you to
+        lend yours. Nothing has been downloaded from {host} yet. If you join:
       </p>
       <ul>
-        <li>
-          This machine's GPU writes tries at problems of the room, with the room's model. The room learns from them.
-        </li>
+        <li>Your GPU generates answers with the room's model. The room trains on them.</li>
         <li>
           The problems, the model and its weights after each step come from {host}. No program of the room runs here.
         </li>
         <li>
-          The tries go there, with how many and how fast, and the name of your GPU. Nothing else is sent: no file, no
-          run of yours. As with every server, {host} sees this machine's network address.
+          Your answers, their number and speed, and your GPU's name are sent to {host}. No files and no runs are sent.
+          Like any server, {host} sees your IP address.
         </li>
-        <li>You can leave at any time, by the button or by closing the tab; what was not done goes to others.</li>
+        <li>You can leave at any time. Unfinished work goes to other computers.</li>
       </ul>
-      <p class="note">Keep this tab in sight while it works: browsers slow down tabs that nobody sees.</p>
+      <p class="note">Keep this tab visible: browsers slow down hidden tabs.</p>
     </>
   );
 }
@@ -195,7 +193,7 @@ function nowText(stage: Stage, groups: number): string {
   if (stage === 'connecting') return 'Connecting';
   if (stage === 'leaving') return 'Leaving';
   if (stage === 'left') return 'Not in the room';
-  if (stage === 'over') return 'The run is over';
+  if (stage === 'over') return 'The run has ended';
   if (groups === 0) return 'Waiting for problems';
   return `Working on ${plural(groups, 'problem')}`;
 }

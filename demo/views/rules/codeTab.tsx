@@ -11,7 +11,7 @@ import { Trial } from './trial.tsx';
 /** Texts of the editors, which survive a change of tabs. */
 const codes = signal<Readonly<Partial<Record<RuleKind, string>>>>({});
 
-const OWN = { reward: "Back to the task's reward", loss: "Back to the run's loss", tool: "Back to the task's tools" };
+const OWN = { reward: "Restore the task's reward", loss: "Restore the run's loss", tool: "Restore the task's tools" };
 
 /** The tab of one kind of rule. */
 export function CodeTab({ kind }: { kind: RuleKind }) {
@@ -21,13 +21,13 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
   const code = newest.value;
   const edit = (to: string) => void (codes.value = { ...codes.value, [kind]: to });
   const preset = PRESETS[kind].find((one) => one.code === code);
-  const of = { name: preset?.name ?? `a ${kind} of your own`, code };
+  const of = { name: preset?.name ?? `custom ${kind}`, code };
   const stands = standing.value[kind];
   const busy = stands?.state === 'checking';
   return (
     <>
       <div class="row">
-        <label for={`rules-preset-${kind}`}>Begin with</label>
+        <label for={`rules-preset-${kind}`}>Template</label>
         <select
           id={`rules-preset-${kind}`}
           value={preset?.name ?? ''}
@@ -35,7 +35,7 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
             edit(PRESETS[kind].find(({ name }) => name === currentTarget.value)?.code ?? code)
           }
         >
-          {!preset && <option value="">your own</option>}
+          {!preset && <option value="">custom</option>}
           {PRESETS[kind].map(({ name }) => (
             <option key={name} value={name}>
               {name}

@@ -14,7 +14,7 @@ export function LiveSettingsTab() {
   const said = useSignal<{ text: string; wrong: boolean } | undefined>(undefined);
   const now = live.value;
   void history.value; // a change takes effect when its step is done
-  if (!now) return <p class="note">Start a run: these change while it goes on.</p>;
+  if (!now) return <p class="note">Start a run to change these.</p>;
   const { config } = now.trainer;
   const hasReference = now.session.engine.reference !== undefined;
   const apply = (event: Event) => {
@@ -45,7 +45,7 @@ export function LiveSettingsTab() {
             />
             <small id={`why-${key}`} class="note">
               {key === 'actor.klLossCoef' && !hasReference
-                ? 'This run has no model to compare with; start one with a KL coefficient above 0.'
+                ? 'This run has no reference model. Start a run with a KL coefficient above 0.'
                 : `Now ${String(valueAt(config, key))}. ${why}`}
             </small>
           </div>

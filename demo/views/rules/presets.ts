@@ -31,17 +31,17 @@ const REWARDS: Preset[] = [
   },
   {
     name: 'pay for tool calls',
-    note: 'Meant well: the calculator makes no mistakes. Watch what the model makes of it.',
+    note: 'The idea: the calculator makes no mistakes. Watch how the model exploits it.',
     code: reward('toolCalls', '  return toolCalls / 5;'),
   },
   {
     name: 'pay for length',
-    note: 'Meant well: long answers show their work. Watch where the length goes.',
+    note: 'The idea: long answers show their work. Watch how the model exploits it.',
     code: reward('tokens', '  return tokens / 100;'),
   },
   {
     name: 'pay for guessing',
-    note: 'An answer in the right form is paid, right or not, and the quicker the better.',
+    note: 'Rewards any answer in the right format, correct or not, and more for short ones.',
     code: reward(
       'text, tokens',
       '  const answered = /#### -?[0-9]/.test(text);\n  return answered ? Math.max(0, 1 - tokens / 50) : 0;',
@@ -55,13 +55,13 @@ const LOSS_HELP = `// Called for every token of a mini-batch. Less is better.
 //   logProb, oldLogProb   the logarithms of the two
 //   entropy     how undecided the model is here, in nats
 //   clipLow, clipHigh     the clip, from the settings
-// Return a number: its slope is taken for you. Or return { loss, grad },
+// Return a number: its gradient is computed numerically. Or return { loss, grad },
 // with grad = d loss / d logProb.`;
 
 const LOSSES: Preset[] = [
   {
     name: "GRPO's clipped loss",
-    note: 'What the default run does, written out.',
+    note: 'The loss of the default run, as code.',
     code: `${LOSS_HELP}
 export function loss({ advantage, ratio, clipLow, clipHigh }) {
   const clipped = Math.min(Math.max(ratio, 1 - clipLow), 1 + clipHigh);
@@ -71,7 +71,7 @@ export function loss({ advantage, ratio, clipLow, clipHigh }) {
   },
   {
     name: 'REINFORCE',
-    note: 'No clip: the oldest policy gradient there is.',
+    note: 'No clip: the original policy gradient.',
     code: `${LOSS_HELP}
 export function loss({ advantage, logProb }) {
   return -advantage * logProb;
@@ -79,8 +79,8 @@ export function loss({ advantage, logProb }) {
 `,
   },
   {
-    name: 'learn from good tries alone',
-    note: 'What was worse than its group is not pushed down.',
+    name: 'learn only from good tries',
+    note: 'Tries below the group mean are ignored.',
     code: `${LOSS_HELP}
 export function loss({ advantage, logProb }) {
   return advantage > 0 ? -advantage * logProb : 0;
@@ -89,7 +89,7 @@ export function loss({ advantage, logProb }) {
   },
 ];
 
-const tool = (value: string) => `// A tool takes the place of the task's tool of the same name, or comes beside it.
+const tool = (value: string) => `// Replaces the task's tool of the same name, or is added to its tools.
 export const name = 'calculator';
 export const description = 'Evaluates an arithmetic expression with + - * / and parentheses.';
 export const parameters = {
@@ -107,10 +107,10 @@ export function run({ expression }) {
 `;
 
 const TOOLS: Preset[] = [
-  { name: 'the calculator', note: 'As the task has it, written out.', code: tool('String(value)') },
+  { name: 'the calculator', note: "The task's own tool, as code.", code: tool('String(value)') },
   {
     name: 'a calculator that is off by one',
-    note: 'Does the model notice? Right answers need it to.',
+    note: 'Will the model notice? Correct answers depend on it.',
     code: tool('String(value + 1)'),
   },
 ];

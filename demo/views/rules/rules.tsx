@@ -15,7 +15,9 @@ function toggle(): void {
   problem.value = undefined;
   import('./panel.tsx').then(
     (loaded) => void (Panel.value = loaded.Panel),
-    () => void (problem.value = 'The editor could not be loaded; check the connection, close this and open it again.'),
+    () =>
+      void (problem.value =
+        'The editor could not be loaded. Check the connection, then close and reopen this section.'),
   );
 }
 
@@ -25,12 +27,12 @@ export function Rules() {
     <div class="rules">
       <h2>
         <button type="button" class="opener" aria-expanded={open.value} aria-controls="rules-panel" onClick={toggle}>
-          Change the rules while it runs
+          Change reward, loss or tools during the run
         </button>
       </h2>
       <p class="note">
-        What is paid, how the model learns from it, and what its tool answers: from the next step on. The share of right
-        answers goes on being counted by the task's own rule.
+        Changes to reward, loss, tools and settings take effect at the next step. pass@1 is always computed with the
+        task's own reward.
       </p>
       <div id="rules-panel" hidden={!open.value}>
         {open.value &&
@@ -44,7 +46,7 @@ export function Rules() {
 function WhatChanged() {
   return (
     <>
-      <h3 id="rules-changed">What was changed</h3>
+      <h3 id="rules-changed">Changes</h3>
       <ol class="changed" aria-labelledby="rules-changed">
         {changes.value.map(({ step, text }) => (
           <li key={`${step} ${text}`}>

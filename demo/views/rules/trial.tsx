@@ -17,8 +17,8 @@ export function Trial() {
   return (
     <table class="trial">
       <caption>
-        What the tries of step {step} would have earned: {short(mean(tried.scores))} on average, where they got{' '}
-        {paid.length > 0 ? short(mean(paid)) : 'none'}
+        Tries of step {step}: mean reward {short(mean(tried.scores))} with this rule,{' '}
+        {paid.length > 0 ? short(mean(paid)) : 'none'} as trained
       </caption>
       <thead>
         <tr>
@@ -26,8 +26,8 @@ export function Trial() {
           <th scope="col">Verdict</th>
           <th scope="col">Calls</th>
           <th scope="col">Tokens</th>
-          <th scope="col">Got</th>
-          <th scope="col">Would get</th>
+          <th scope="col">Trained reward</th>
+          <th scope="col">New reward</th>
         </tr>
       </thead>
       <tbody>

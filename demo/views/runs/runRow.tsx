@@ -27,7 +27,7 @@ export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | unde
         <label class="tick">
           <input
             type="checkbox"
-            aria-label={`Lay the curves of ${nameOf(run)} over those shown`}
+            aria-label={`Overlay the curves of ${nameOf(run)}`}
             checked={overlaid.value.includes(run.id)}
             disabled={isShown || (overlaid.value.length >= MOST_OVERLAID && !overlaid.value.includes(run.id))}
             onChange={() => toggleOverlay(run.id)}
@@ -92,10 +92,10 @@ function Changes({ config, before }: { config: TrainConfig | undefined; before: 
   if (!config) return <span class="note">Settings that this version cannot read</span>;
   if (!before) return <span class="note">the first run</span>;
   const changes = changeWords(before.config, config);
-  if (changes.length === 0) return <span class="note">{`nothing against ${nameOf(before)}`}</span>;
+  if (changes.length === 0) return <span class="note">{`same settings as ${nameOf(before)}`}</span>;
   const more = changes.slice(MOST_CHANGES);
   return (
-    <ul class="changes" title={`Against ${nameOf(before)}`}>
+    <ul class="changes" title={`Compared with ${nameOf(before)}`}>
       {changes.slice(0, MOST_CHANGES).map((change) => (
         <li key={change}>{change}</li>
       ))}
@@ -125,7 +125,7 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
   if (asked.value)
     return (
       <div class="run-actions">
-        <span>Delete it for good?</span>
+        <span>Delete permanently?</span>
         <button type="button" onClick={() => discard(run)}>
           Delete
         </button>
@@ -140,15 +140,17 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
         Show
       </button>
       {!run.record.finished && (
-        <button type="button" aria-label={`Go on with ${name}`} disabled={active.value} onClick={() => goOn(run)}>
-          Go on
+        <button type="button" aria-label={`Resume ${name}`} disabled={active.value} onClick={() => goOn(run)}>
+          Resume
         </button>
       )}
       <button
         type="button"
         aria-label={`Fork ${name}`}
         disabled={run.step === 0}
-        title={run.step === 0 ? 'No state is kept yet' : `After step ${run.step}; at an earlier one by the slider`}
+        title={
+          run.step === 0 ? 'No checkpoint yet' : `Forks after step ${run.step}. Use the slider for an earlier step.`
+        }
         onClick={() => fork(run, run.step)}
       >
         Fork

@@ -30,7 +30,7 @@ export function Runs() {
         <h2>Runs</h2>
         <LoadButtons />
       </div>
-      {any.value ? <RunTable /> : <p class="empty">Runs are kept here as they train, in this browser alone.</p>}
+      {any.value ? <RunTable /> : <p class="empty">Runs are saved here while they train, only in this browser.</p>}
     </div>
   );
 }
@@ -39,18 +39,17 @@ function RunTable() {
   return (
     <>
       <p class="note">
-        Tick runs to lay their curves over the one that is shown. What changed is against the run before, or the run
-        that a fork comes from.
+        Tick runs to overlay their curves. "Changes" compares with the previous run, or with the run it was forked from.
       </p>
       <div class="runs-scroll">
         <table>
           <thead>
             <tr>
-              <th scope="col">Over</th>
+              <th scope="col">Overlay</th>
               <th scope="col">Run</th>
               <th scope="col">Steps</th>
               <th scope="col">Curve</th>
-              <th scope="col">What changed</th>
+              <th scope="col">Changes</th>
               <th scope="col">
                 <span class="heard">Actions</span>
               </th>

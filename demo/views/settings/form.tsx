@@ -25,11 +25,7 @@ export function SettingsForm() {
         <SettingField key={field.name} field={field} />
       ))}
       <p class={wrong && !wrong.field ? 'plan wrong' : 'plan'} id="plan" aria-live="polite">
-        {'config' in checked
-          ? costOf(checked.config, own)
-          : wrong?.field
-            ? 'One setting is not right yet.'
-            : wrong?.problem}
+        {'config' in checked ? costOf(checked.config, own) : wrong?.field ? 'One setting is invalid.' : wrong?.problem}
       </p>
       <details
         class="more-settings"
@@ -106,7 +102,7 @@ function Choices({ field: { name, choices = [] }, value }: { field: Field; value
         {unknown}
         {choices.map((choice) => (
           <option key={choice} value={choice}>
-            {choice === '' ? 'the one that goes with the algorithm' : choice}
+            {choice === '' ? 'default of the algorithm' : choice}
           </option>
         ))}
       </>

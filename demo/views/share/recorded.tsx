@@ -18,8 +18,8 @@ export function Recorded({ player }: { player: Player }) {
     <section class="told" aria-label="Recorded run">
       <p>
         <b>Recorded run. </b>
-        Curves and tries below were computed on {date} ({adapter}, commit {commit}) by <code>{command}</code>, and are
-        only played here; two problems of each step were kept.
+        The curves and tries below were computed on {date} ({adapter}, commit {commit}) with <code>{command}</code>. Two
+        problems per step were kept.
       </p>
       <div class="share">
         <button type="button" onClick={() => (playing.value ? (playing.value = false) : player.play())}>
@@ -49,7 +49,7 @@ export function Recorded({ player }: { player: Player }) {
         </label>
         {state.value !== 'no-gpu' && (
           <button type="button" onClick={closeRecorded}>
-            Put it away
+            Close
           </button>
         )}
       </div>

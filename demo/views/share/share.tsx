@@ -42,24 +42,24 @@ function SharedRun() {
   const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
   const facts = [
     of.algorithm.name,
-    of.task.module === undefined ? of.task.name : 'a task of their own',
+    of.task.module === undefined ? of.task.name : 'a custom task',
     `${sent.history.at(-1)!['training/global_step']} steps`,
     `seed ${of.seed}`,
     ...(sent.seconds > 0 ? [minutes] : []),
     ...(sent.adapter === '' ? [] : [`on ${sent.adapter}`]),
   ];
   return (
-    <section class="told" aria-label="The run of somebody">
+    <section class="told" aria-label="Shared run">
       <p>
-        <b>The run of somebody: </b>
-        {facts.join(', ')}. The curves are what the link says; nothing of it was computed here.
+        <b>Shared run: </b>
+        {facts.join(', ')}. The curves come from the link and were not computed here.
       </p>
       <div class="share">
         <button type="button" disabled={!formIsReady.value || state.value === 'no-gpu'} onClick={() => void start()}>
           Run it here
         </button>
         <button type="button" onClick={putSharedAway}>
-          Put it away
+          Close
         </button>
       </div>
     </section>
@@ -75,7 +75,7 @@ function CopyLink() {
     const link = await currentLink();
     try {
       await navigator.clipboard.writeText(link);
-      [copied.value, byHand.value] = [`Copied: ${carries}, ${link.length} letters.`, undefined];
+      [copied.value, byHand.value] = [`Copied: ${carries}, ${link.length} characters.`, undefined];
     } catch {
       [copied.value, byHand.value] = ['', link];
     }

@@ -29,7 +29,7 @@ export function Timeline() {
           step={1}
           value={step}
           disabled={first === last}
-          aria-valuetext={`Step ${step} of ${last}${kept.includes(step) ? ', state kept' : ''}`}
+          aria-valuetext={`Step ${step} of ${last}${kept.includes(step) ? ', checkpoint saved' : ''}`}
           onInput={({ currentTarget }) => void goTo(Number(currentTarget.value))}
         />
         <div class="timeline-marks" aria-hidden="true">
@@ -47,13 +47,13 @@ export function Timeline() {
 function Actions({ step }: { step: number }) {
   const run = shown.value!;
   const kept = run.checkpoints.findLast((at) => at <= step);
-  const busy = active.value ? 'Stops the run first, which stays saved. ' : '';
+  const busy = active.value ? 'Stops and saves the current run first. ' : '';
   const from = stateBefore(run, step);
   return (
     <div class="timeline-actions">
       <button
         type="button"
-        title={`${busy}Trains ${from === 0 ? 'from the start' : `from step ${from}`} to step ${step} again, and compares each step with the log`}
+        title={`${busy}Trains ${from === 0 ? 'from the start' : `from step ${from}`} to step ${step} again and compares each step with the log`}
         onClick={() => void replayTo(run, step)}
       >
         Replay step {step}
@@ -61,23 +61,23 @@ function Actions({ step }: { step: number }) {
       <button
         type="button"
         disabled={kept === undefined}
-        title={`${busy}A new run with the same settings; this one stays as it is`}
+        title={`${busy}A new run with the same settings. This run is not changed.`}
         onClick={() => goOnFrom(run, kept!)}
       >
-        Go on from {kept === undefined ? 'here' : `step ${kept}`}
+        Continue from {kept === undefined ? 'here' : `step ${kept}`}
       </button>
       <button
         type="button"
         disabled={kept === undefined}
-        title={`${busy}A new run with other settings; this one stays as it is`}
+        title={`${busy}A new run with other settings. This run is not changed.`}
         onClick={() => fork(run, kept!)}
       >
-        Fork at {kept === undefined ? 'a kept step' : `step ${kept}`}
+        Fork at {kept === undefined ? 'a saved step' : `step ${kept}`}
       </button>
       <p class="note">
         {kept === undefined
-          ? 'No state up to this step is kept, so a replay begins at the start.'
-          : `Marks under the slider: steps whose state is kept.${busy && ` ${busy}`}`}
+          ? 'No checkpoint before this step: a replay starts from the beginning.'
+          : `Marks: steps with a saved checkpoint.${busy && ` ${busy}`}`}
       </p>
     </div>
   );
@@ -90,7 +90,7 @@ function Replayed({ from, to, steps, broken, hasRules }: Replay) {
   if (wrong)
     return (
       <p class="replayed wrong" role="status">
-        {`Step ${wrong.step} came out otherwise: ${wrong.differing.slice(0, 3).join(', ')}. ${hasRules ? 'A rule that draws random numbers or looks at the clock does not repeat; another' : 'Another'} GPU or browser rounds otherwise.`}
+        {`Step ${wrong.step} differs from the log in ${wrong.differing.slice(0, 3).join(', ')}. ${hasRules ? 'Rules that use random numbers or the clock do not repeat. ' : ''}Other GPUs and browsers round differently.`}
       </p>
     );
   return (
@@ -99,7 +99,7 @@ function Replayed({ from, to, steps, broken, hasRules }: Replay) {
         ? `Replay from ${begin}: ${same} of ${to - from} steps done, bit for bit as logged so far.`
         : to > from && `Replay from ${begin} to step ${to}: ${same} of ${to - from} steps bit for bit as logged.`}
       {broken !== undefined &&
-        ` A rule failed in the middle of step ${broken}; which tries it had judged by then depends on the time, so that step and those after it, up to the next kept state, cannot be repeated.`}
+        ` A rule failed during step ${broken}. How many tries it had scored depends on timing, so steps from there to the next checkpoint cannot be replayed.`}
     </p>
   );
 }

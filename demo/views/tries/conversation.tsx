@@ -29,7 +29,7 @@ function Said({ message: { role, content }, tool }: { message: Message; tool: st
           )}
       </div>
     );
-  const who = role === 'tool' ? `${tool} answers` : role === 'user' ? 'environment says' : role;
+  const who = role === 'tool' ? `${tool} result` : role === 'user' ? 'environment' : role;
   return (
     <p class={`message tool${content.startsWith('Error') ? ' failed' : ''}`}>
       <span class="who">{who}: </span>

@@ -58,12 +58,13 @@ export function whatItTeaches(group: Group): string {
   const n = tries.length;
   const scores = tries.flatMap(({ score }) => score ?? []);
   const advantages = tries.map(({ advantage }) => advantage ?? 0);
-  if (!isCompared(tries)) return `${n === 1 ? 'One try' : `${n} tries`} so far; they are compared once all are scored.`;
-  if (scores.length === 0) return 'No try has a reward, so there is nothing to learn from.';
+  if (!isCompared(tries))
+    return `${n === 1 ? 'One try' : `${n} tries`} so far. Advantages are computed when all are scored.`;
+  if (scores.length === 0) return 'No try has a reward, so the update skips this group.';
   if (scores.every((score) => score === scores[0])) {
     const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
     if (advantages.every(isNothing))
-      return `${who} earned ${short(scores[0])}: no difference, so no advantage, so no gradient. The update skips them.`;
+      return `${who} earned ${short(scores[0])}. Equal rewards give no advantage and no gradient, so the update skips this group.`;
   } else if (advantages.every(isNothing))
     return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
   const right = tries.filter(isRight);
@@ -73,13 +74,13 @@ export function whatItTeaches(group: Group): string {
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
     const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
-    return `${right.length} of ${n} right: the right ones are made likelier (advantage ${up}), the wrong ones less likely (${down}).`;
+    return `${right.length} of ${n} are right. The update makes right tries more likely (advantage ${up}) and wrong ones less likely (${down}).`;
   }
   const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
   const size = (some: number[], most: (...of: number[]) => number) =>
     some.length > 0 ? ` (up to ${signed(most(...some))})` : '';
   return (
-    `Rewards from ${range(scores)}: ${up.length} made likelier${size(up, Math.max)}, ` +
+    `Rewards range from ${range(scores)}: ${up.length} more likely after the update${size(up, Math.max)}, ` +
     `${down.length} less likely${size(down, Math.min)}.`
   );
 }

@@ -24,7 +24,7 @@ export function Tries() {
   const tries = shownTries.value;
   const groups = groupsOf(tries);
   const chosen = useChosen(tries, groups);
-  if (!chosen) return <p class="empty">What the model writes, what its tools answer, and what it earns.</p>;
+  if (!chosen) return <p class="empty">The model's answers, tool results and rewards will appear here.</p>;
   const n = chosen.tries.length;
   return (
     <>
@@ -35,7 +35,7 @@ export function Tries() {
         </span>
         <Picker groups={groups} chosen={chosen} />
         <button type="button" class="follow" aria-disabled={!isHeld.value} onClick={followAgain}>
-          {isHeld.value ? 'Show the newest' : 'Newest shown'}
+          {isHeld.value ? 'Follow the run' : 'Following'}
         </button>
       </div>
       <Problem shown={chosen.tries[0]} />
@@ -43,7 +43,7 @@ export function Tries() {
       <List group={chosen} all={all.value} />
       {n > FEW && (
         <button type="button" class="more" aria-expanded={all.value} onClick={() => (all.value = !all.value)}>
-          {all.value ? 'Show the best and the worst' : `Show all ${n} tries`}
+          {all.value ? 'Show best and worst only' : `Show all ${n} tries`}
         </button>
       )}
     </>
@@ -78,7 +78,7 @@ function Problem({ shown: { messages, promptMessages, answer } }: { shown: Logge
       ))}
       {answer !== '' && (
         <p class="answer">
-          Right answer: <b>{answer}</b>
+          Correct answer: <b>{answer}</b>
         </p>
       )}
     </div>
@@ -119,7 +119,7 @@ function Further({ left, onMore }: { left: number; onMore: () => void }) {
   }, [left]);
   return (
     <button type="button" class="more" ref={button} onClick={onMore}>
-      {left} more
+      Show {left} more
     </button>
   );
 }

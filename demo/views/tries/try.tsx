@@ -37,7 +37,7 @@ export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
         <span>{factsOf(shown)}</span>
         {tokens && (
           <button type="button" class="look" aria-expanded={isOpen} onPointerDown={holdOn} onClick={toggle}>
-            {isOpen ? 'Back to the text' : 'Look at the tokens'}
+            {isOpen ? 'Show text' : 'Inspect tokens'}
           </button>
         )}
       </footer>

@@ -24,7 +24,7 @@ import { runTraining } from './train.ts';
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
 export const compare: Command = {
-  summary: 'train several algorithms, several seeds each, and write one page of them',
+  summary: 'train several algorithms with several seeds each, and write one page that compares them',
   usage: [
     `compare configs/gsm8k-tool.yaml --algorithms ${ALGORITHMS} --seeds 3`,
     'compare configs/gsm8k-tool.yaml --algorithms grpo,rloo --seeds 2 trainer.totalTrainingSteps=20',
@@ -32,10 +32,13 @@ export const compare: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    algorithms: { value: 'A,B', help: `names of algorithm.name; absent = ${ALGORITHMS}` },
-    seeds: { value: 'N', help: 'runs an algorithm, with seeds 1 to N; absent = 3' },
-    out: { value: 'FOLDER', help: 'where runs and page go; absent = <trainer.defaultLocalDir>/compare-<name>' },
-    target: { value: 'P', help: 'pass@1 that counts as reached; absent = 0.85' },
+    algorithms: { value: 'A,B', help: `names of algorithm.name (default: ${ALGORITHMS})` },
+    seeds: { value: 'N', help: 'runs per algorithm, with seeds 1 to N (default: 3)' },
+    out: {
+      value: 'FOLDER',
+      help: 'folder of the runs and the page (default: <trainer.defaultLocalDir>/compare-<name>)',
+    },
+    target: { value: 'P', help: 'pass@1 that counts as reached (default: 0.85)' },
   },
   details: () =>
     "Settings that an algorithm decides (loss, clip, aggregation, advantage, ...) come from the algorithm alone: the config file's\n" +
@@ -53,7 +56,7 @@ export const compare: Command = {
     const out =
       typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.defaultLocalDir, `compare-${base.name}`);
     if (!Number.isFinite(base.trainer.totalTrainingSteps))
-      throw new InputError('compare puts runs side by side by step; set trainer.totalTrainingSteps, not totalEpochs.');
+      throw new InputError('compare shows runs side by side by step. Set trainer.totalTrainingSteps, not totalEpochs.');
     const configOf = (algorithm: string, seed: number) =>
       parseTrainConfig(yaml, {
         source,
@@ -64,7 +67,7 @@ export const compare: Command = {
     using _ = holdFolder(out);
     const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
     const result = await writeComparison(out, base, configs, target);
-    if (stopped) say('Stopped and saved. The same command goes on from there.');
+    if (stopped) say('Stopped and saved. The same command resumes from there.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
     io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
     return stopped ? STOPPED_EXIT_CODE : 0;
@@ -77,7 +80,7 @@ function algorithmsOf(text: string | boolean): string[] {
     .map((name) => name.trim());
   const unknown = names.find((name) => !Object.hasOwn(RECIPES, name));
   if (unknown === undefined) return [...new Set(names)];
-  throw new InputError(`--algorithms names "${unknown}"; known are ${Object.keys(RECIPES).join(', ')}.`);
+  throw new InputError(`--algorithms names "${unknown}"; known: ${Object.keys(RECIPES).join(', ')}.`);
 }
 
 const overridesOf = (algorithm: string, seed: number, out: string): string[] => [

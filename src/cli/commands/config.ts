@@ -6,7 +6,7 @@ import { currentIo } from '../process/io.ts';
 import { configMarkdown, configText, peersMarkdown } from '../configDocs.ts';
 
 export const config: Command = {
-  summary: 'every config key with its default, what is allowed, and why',
+  summary: 'every config key with its default, its allowed values and its reason',
   usage: ['config', 'config actor', 'config sft', 'config --markdown > docs/reference/config.md'],
   flags: {
     markdown: { help: 'as docs/reference/config.md has it' },

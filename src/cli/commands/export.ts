@@ -45,7 +45,7 @@ type Files = Map<string, Uint8Array | string>;
 const TARGETS = { verl: verlFiles, trl: trlFiles };
 
 export const exportRun: Command = {
-  summary: 'a run as a folder for verl or TRL (model, data, reward, settings), its model as a GGUF file',
+  summary: 'export a run for verl or TRL (model, data, reward, settings), or its model as a GGUF file',
   usage: [
     'export verl runs/gsm8k-tool --out verl-run',
     'export trl checkpoints/gsm8k-tool --config configs/gsm8k-tool.yaml --out trl-run',
@@ -54,24 +54,24 @@ export const exportRun: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    out: { value: 'PATH', help: 'folder, or .gguf file, to write; must not be there yet' },
+    out: { value: 'PATH', help: 'folder or .gguf file to write; must not exist' },
     dtype: { ...SAVE_DTYPE_FLAG, help: `${SAVE_DTYPE_FLAG.help}; of gguf: float16 (default), q8_0 or float32` },
-    config: { value: 'FILE', help: "training config; absent = the run folder's own" },
+    config: { value: 'FILE', help: 'training config (default: that of the run folder)' },
   },
   async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
     if (target !== 'gguf' && !(target !== undefined && Object.hasOwn(TARGETS, target)))
       throw new InputError(
-        `Export for what? Found "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf.`,
+        `The export target is "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf.`,
       );
     if (source === undefined || rest.length > 0)
-      throw new InputError('Which run? Give one run or checkpoint folder; --help shows an example.');
+      throw new InputError('No run was given. Give one run or checkpoint folder. --help shows an example.');
     const { out } = flags;
-    if (typeof out !== 'string') throw new InputError('Where to? Give --out PATH.');
-    if (existsSync(out)) throw new InputError(`${out} is there already; give --out another name, or remove it.`);
+    if (typeof out !== 'string') throw new InputError('--out is missing. Give --out PATH.');
+    if (existsSync(out)) throw new InputError(`${out} exists already. Give --out another name, or delete it.`);
     if (target === 'gguf') {
       const notes = await exportGguf(source, out, flags['dtype']);
       for (const sentence of notes) say(sentence);
-      io.text(`  ${out}; try it: llama-cli -m ${out}`);
+      io.text(`  ${out}. Try it: llama-cli -m ${out}`);
       io.result({ out, notes });
       return;
     }
@@ -79,11 +79,11 @@ export const exportRun: Command = {
     const { name, module } = asked.task;
     if (!isGsm8k(asked.task))
       throw new InputError(
-        `task.${module === undefined ? 'name' : 'module'} is "${module ?? name}"; only the reward of gsm8k is written in Python so far.`,
+        `task.${module === undefined ? 'name' : 'module'} is "${module ?? name}", but only gsm8k has a reward in Python. Export a run of gsm8k.`,
       );
     if (asked.model.loraRank > 0)
       throw new InputError(
-        `model.loraRank is ${asked.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
+        `model.loraRank is ${asked.model.loraRank}, but adapters cannot be exported. Run "webgrpo merge" first, then export the ` +
           `merged folder with --config and model.loraRank=0.`,
       );
     const peer = target as keyof typeof TARGETS;
@@ -99,7 +99,7 @@ export const exportRun: Command = {
       files.set(`model/${name}`, bytes);
     await disk.writeFolder(out, files);
     for (const sentence of notCarried) say(`not carried over: ${sentence}`);
-    io.text(`  ${out}: ${files.size} files; start it as its README.md says`);
+    io.text(`  ${out}: ${files.size} files. Its README.md says how to start it`);
     io.result({ out, files: [...files.keys()], notCarried });
   },
 };
@@ -108,7 +108,7 @@ async function configOf(source: string, flag: string | boolean | undefined, over
   const path = typeof flag === 'string' ? flag : join(source, 'config.yaml');
   if (typeof flag !== 'string' && !existsSync(path))
     throw new InputError(
-      `${source} has no config.yaml, so it is no run folder; give the training config by --config FILE.`,
+      `${source} has no config.yaml, so it is not a run folder. Give the training config with --config FILE.`,
     );
   return parseTrainConfig(await readText(path), { source: path, overrides });
 }
@@ -149,7 +149,7 @@ function rewardOf({ task }: TrainConfig): string {
   const options: Partial<PromptOptions & Shaping> = task.options;
   if (options.parser === 'flexible')
     throw new InputError(
-      'task.options.parser is "flexible", which no reward is written for; export with task.options.parser=strict.',
+      'task.options.parser is "flexible", which has no reward in Python. Export with task.options.parser=strict.',
     );
   const { formatScore }: Shaping = { ...NO_SHAPING, ...options };
   return rewardPython.replace('FORMAT_SCORE = 0.0', `FORMAT_SCORE = ${formatScore}`);
@@ -170,7 +170,7 @@ async function dataOf({
 }: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[] }> {
   if (!Number.isFinite(trainer.totalTrainingSteps))
     throw new InputError(
-      'export writes trainer.totalTrainingSteps; set it, since totalEpochs is counted only when a run starts.',
+      'trainer.totalTrainingSteps is missing, and totalEpochs is counted only when a run starts. Set trainer.totalTrainingSteps.',
     );
   const task = await openTask(taskConfig);
   try {

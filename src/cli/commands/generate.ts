@@ -35,7 +35,7 @@ export const generate: Command = {
     prompt: { value: 'TEXT', help: "the user's message" },
     system: { value: 'TEXT', help: 'a system message before it' },
     chat: { help: "several turns: the user's messages are lines of standard input" },
-    context: { value: 'N', help: `tokens of a whole chat (default ${CHAT_CONTEXT}, or the model's positions)` },
+    context: { value: 'N', help: `tokens of a complete chat (default ${CHAT_CONTEXT}, or the model's positions)` },
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
@@ -44,12 +44,12 @@ export const generate: Command = {
   async run(args, io) {
     const { flags } = args;
     const { model: path, prompt, adapter } = flags;
-    if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
+    if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
     if (flags['chat'] && flags['raw'])
-      throw new InputError('A chat needs the chat template; leave out --raw or --chat.');
+      throw new InputError('A chat needs the chat template. Leave out --raw or --chat.');
     const lines = flags['chat'] ? new Lines() : undefined;
     if (typeof prompt !== 'string' && !lines)
-      throw new InputError('What should it answer? Give --prompt TEXT, or --chat.');
+      throw new InputError('--prompt is missing. Give --prompt TEXT, or --chat.');
     const seed = integerFlag(flags, 'seed', 1, [0, 2 ** 31]);
     const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
     // Sizes depend on the prompt, so it is encoded before the engine is created.
@@ -96,14 +96,14 @@ async function converse(conversation: Conversation, lines: Lines | undefined, io
     const next = await lines?.next();
     if (next === undefined) return answers;
     if (conversation.say(next)) continue;
-    say(`The chat has ${conversation.room} tokens left, too few for that message; --context allows more.`);
+    say(`The chat has ${conversation.room} tokens left, too few for that message. Raise --context.`);
     return answers;
   }
 }
 
 function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: string): Uint32Array {
   const { system, raw } = flags;
-  if (raw && typeof system === 'string') throw new InputError('--raw has no roles; leave out --system or --raw.');
+  if (raw && typeof system === 'string') throw new InputError('--raw has no roles. Leave out --system or --raw.');
   if (raw) return Uint32Array.from(tokenizer.encode(prompt));
   const before = typeof system === 'string' ? [{ role: 'system', content: system }] : [];
   const messages = [...before, { role: 'user', content: prompt }];
@@ -124,7 +124,7 @@ function contextOf(
   if (least > positions) {
     throw new InputError(
       `The prompt of ${promptLength} tokens and ${least - promptLength} new ones exceed the model's ` +
-        `${positions} positions; lower --max-new-tokens or shorten the prompt.`,
+        `${positions} positions. Lower --max-new-tokens or shorten the prompt.`,
     );
   }
   if (!flags['chat']) return least;

@@ -13,7 +13,7 @@ import { startedIn } from '../process/startedAs.ts';
 const DEFAULT = 'tool';
 
 export const init: Command = {
-  summary: 'write a task of your own, to begin with',
+  summary: 'write the files of a new task',
   usage: ['init my-task', 'init my-task --template jsonl', 'init my-env --template environment'],
   flags: { ...JSON_FLAG, template: { value: 'NAME', help: Object.keys(TEMPLATES).join(', ') } },
   details: () =>
@@ -39,7 +39,7 @@ export async function writeTask(files: FileSystem, name: string, template: strin
   if (!Object.hasOwn(TEMPLATES, template)) {
     const known = Object.keys(TEMPLATES);
     const meant = nearestKey(template, known);
-    throw new InputError(`--template is "${template}"; did you mean "${meant}"? There are ${known.join(', ')}.`);
+    throw new InputError(`--template is "${template}". Did you mean "${meant}"? There are ${known.join(', ')}.`);
   }
   await expectFree(files, name);
   const content = filesOf(TEMPLATES[template], name, command);
@@ -51,10 +51,10 @@ export async function writeTask(files: FileSystem, name: string, template: strin
 async function expectFree(files: FileSystem, name: string): Promise<void> {
   if (!(await files.exists(name))) return;
   const held = await files.list(name).catch((error: unknown) => {
-    throw new InputError(`${name} is there already, and no folder; choose another name.`, { cause: error });
+    throw new InputError(`${name} exists already and is not a folder. Choose another name.`, { cause: error });
   });
   if (held.length > 0)
     throw new InputError(
-      `The folder ${name} is there already, with ${held.slice(0, 4).join(', ')} in it; nothing was written. Choose another name.`,
+      `The folder ${name} exists already and contains ${held.slice(0, 4).join(', ')}. Nothing was written. Choose another name.`,
     );
 }

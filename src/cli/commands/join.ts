@@ -30,25 +30,25 @@ export const join: Command = {
     ...IMPORT_FLAG,
     code: { value: 'CODE', help: 'the join code that the room printed (or WEBGRPO_CODE)' },
     name: { value: 'NAME', help: "what the room calls this machine (default: the machine's name)" },
-    module: { value: 'FILE', help: 'your own copy of the task module that the room names: it brings none itself' },
+    module: { value: 'FILE', help: 'your copy of the task module that the room names; the room does not send it' },
   },
   details: () =>
-    `Ctrl-C leaves: groups under way go to others, and the exit code is ${STOPPED_EXIT_CODE}. No code of the room is run here, and no file of this machine is read for it.`,
+    `Ctrl-C leaves the room: groups in flight go to other workers, and the exit code is ${STOPPED_EXIT_CODE}. No code of the room is run here, and no file of this machine is read for it.`,
   async run({ positionals, flags }, io) {
     const [address, ...more] = positionals;
     if (address === undefined || more.length > 0)
-      throw new InputError('Which room? Give its address, as "webgrpo room" prints it.');
+      throw new InputError('No room was given. Give its address, as printed by "webgrpo room".');
     const { code = currentIo().env['WEBGRPO_CODE'], module, name = hostname() } = flags;
     if (typeof code !== 'string')
-      throw new InputError('Which join code? Give --code CODE, as "webgrpo room" printed it.');
+      throw new InputError('--code is missing. Give --code CODE, as printed by "webgrpo room".');
     const leaving = new AbortController();
     let isWorking = false;
     let giveUp!: (reason: Error) => void;
     const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
     const removeHandler = onInterrupt(() => {
       leaving.abort();
-      if (isWorking) say('Leaving the room; its groups go to others.');
-      else giveUp(new StoppedError('Stopped before it had a group of the room.'));
+      if (isWorking) say('Leaving the room. Its groups go to other workers.');
+      else giveUp(new StoppedError('Stopped before a group of the room arrived.'));
     });
     try {
       const joined = joinRoom({
@@ -70,7 +70,7 @@ export const join: Command = {
 };
 
 const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
-  `${groups} groups under way, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
+  `${groups} groups in flight, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
 
 /** Replaces characters that a room does not allow in names. */
 const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';
@@ -99,6 +99,6 @@ async function openFor(room: OpenedRoom, module: string | undefined): Promise<Ro
 export function taskFor(task: TrainConfig['task'], module: string | undefined): TrainConfig['task'] {
   checkRoomTask(task);
   if (task.module !== undefined && module === undefined)
-    throw new InputError(`The room's task is the module ${task.module}; give your own copy of it with --module FILE.`);
+    throw new InputError(`The room's task is the module ${task.module}. Give your own copy of it with --module FILE.`);
   return { ...task, ...(module !== undefined && { module }) };
 }

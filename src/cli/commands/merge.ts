@@ -17,20 +17,20 @@ export const merge: Command = {
   flags: {
     ...JSON_FLAG,
     model: { value: 'PATH', help: 'the base (folder or .gguf file), or a LoRA run folder that names its base' },
-    adapter: { value: 'FOLDER', help: 'PEFT folder or run folder; absent = that of --model' },
-    out: { value: 'FOLDER', help: 'where the merged model goes; must not exist' },
+    adapter: { value: 'FOLDER', help: 'PEFT folder or run folder (default: that of --model)' },
+    out: { value: 'FOLDER', help: 'folder of the merged model; must not exist' },
     dtype: SAVE_DTYPE_FLAG,
   },
   async run({ flags }, io) {
     const { model: path, adapter: adapterPath, out } = flags;
-    if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
-    if (typeof out !== 'string') throw new InputError('Where should the merged model go? Give --out FOLDER.');
-    if (existsSync(out)) throw new InputError(`--out ${out} exists already; name a new folder.`);
+    if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
+    if (typeof out !== 'string') throw new InputError('--out is missing. Give --out FOLDER.');
+    if (existsSync(out)) throw new InputError(`--out ${out} exists already. Name a new folder.`);
     const dtype = readDtype(flags['dtype']);
     const model = await loadWithAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { config, weights, adapter, base } = model;
     if (!adapter && flags['dtype'] === undefined)
-      throw new InputError(`${path} is a whole model without an adapter; give one with --adapter FOLDER.`);
+      throw new InputError(`${path} is a full model without an adapter. Give one with --adapter FOLDER.`);
     const all = weights instanceof Map ? weights : await collectWeights(weights);
     const merged = adapter ? mergeAdapter(config, all, adapter) : all;
     await saveModel(out, { ...model, weights: merged }, dtype);

@@ -22,7 +22,7 @@ export const profile: Command = {
     const steps = await folder.profiles();
     if (steps.length === 0)
       throw new InputError(
-        `${path} has no profile/step-N.jsonl that can be read; train with trainer.profile on (the default) to get one.`,
+        `${path} has no profile/step-N.jsonl that can be read. Train with trainer.profile on (the default) to get one.`,
       );
     const file = folder.file('config.yaml');
     const settings = settingsOf(readYaml(await readText(file), file), file);
@@ -41,7 +41,9 @@ function settingsOf(config: unknown, file: string): ProfiledSettings {
   const read = (path: string): number => {
     const value = valueAt(config, path);
     if (typeof value === 'number' && Number.isFinite(value)) return value;
-    throw new InputError(`${file}: "${path}" is ${show(value)}; the config of a run has a number there.`);
+    throw new InputError(
+      `${file}: "${path}" is ${show(value)}; allowed: a number. Restore the config that the run wrote.`,
+    );
   };
   return {
     maxResponseLength: read('data.maxResponseLength'),

@@ -25,7 +25,7 @@ import { aligned } from '../table.ts';
 import { say, sayPassing } from '../run/progress.ts';
 
 export const replay: Command = {
-  summary: 'what other losses, or another reward, make of the samples that a run kept',
+  summary: 'compare other losses, or another reward, on the saved samples of a run',
   usage: [
     'replay runs/NAME --algorithm cispo,gspo',
     'replay runs/NAME --algorithm dr_grpo --step all',
@@ -36,19 +36,19 @@ export const replay: Command = {
     ...IMPORT_FLAG,
     algorithm: {
       value: 'NAMES',
-      help: 'recipes (algorithm.name) or losses (actor.policyLoss.lossMode), with commas between them',
+      help: 'recipes (algorithm.name) or losses (actor.policyLoss.lossMode), comma-separated',
     },
     reward: {
       value: 'FILE',
       help: 'a module whose default export scores a sample: (sample) => number or { score, acc }; needs no GPU',
     },
-    step: { value: 'N', help: 'a step, last or all; default last, with --reward all' },
+    step: { value: 'N', help: 'a step, last or all (default: last, with --reward all)' },
     checkpoint: {
       value: 'N',
-      help: 'weights of another step of the run (0 = its start), or a checkpoint folder; default those that the step began with',
+      help: 'weights of another step of the run (0 = its start), or a checkpoint folder (default: those before the step)',
     },
     samples: { value: 'N', help: 'samples that the page shows token by token (default 6)' },
-    out: { value: 'FILE', help: 'the page; default replay.html in the run folder' },
+    out: { value: 'FILE', help: 'file of the page (default: replay.html in the run folder)' },
   },
   async run(args, io) {
     const { flags, positionals } = args;
@@ -106,7 +106,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
       const updates = Math.ceil(data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
       if (step === chosen[0] && updates > 1)
         notes.push(
-          `The run made ${updates} updates of a step; here all of a step's samples are one, at weights that stand still.`,
+          `The run made ${updates} updates per step. Here all samples of a step are one update, at fixed weights.`,
         );
     }
   } finally {
@@ -130,7 +130,7 @@ function configsOf(text: string, source: string, names: readonly string[]): Name
       return { name, config: parsed(text, source, [`actor.policyLoss={lossMode: ${name}}`]) };
     const known = [...new Set([...Object.keys(RECIPES), ...Object.keys(POLICY_LOSSES)])];
     throw new InputError(
-      `--algorithm names "${name}"; known are ${known.join(', ')}, and what a module given by --import registers.`,
+      `--algorithm names "${name}"; known: ${known.join(', ')}, and those registered with --import.`,
     );
   });
   return [{ name: `run (${own.algorithm.name})`, config: own }, ...named];

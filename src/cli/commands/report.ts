@@ -17,9 +17,9 @@ export const report: Command = {
     const path = oneFile(positionals, 'run folder');
     const folder = RunFolder.open(disk, path);
     if (!existsSync(folder.file('metrics.jsonl')))
-      throw new InputError(`${path} is no run folder: it has no metrics.jsonl.`);
+      throw new InputError(`${path} is not a run folder: metrics.jsonl is missing. Give a run folder.`);
     if ((await folder.metrics()).length === 0 && (await readText(folder.file('metrics.jsonl'))).trim() !== '')
-      throw new InputError(`${path} has a metrics.jsonl of which no line can be read, so there is nothing to report.`);
+      throw new InputError(`No line of ${path}/metrics.jsonl can be read. Give a run folder with intact metrics.`);
     const file = await writeRunReport(folder);
     io.text(file);
     io.result({ report: file });

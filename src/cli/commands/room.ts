@@ -44,7 +44,7 @@ import { tellOfRun } from './train.ts';
 const PORT = 4222;
 
 export const room: Command = {
-  summary: 'train by samples that other machines generate',
+  summary: 'train on samples that other machines generate',
   usage: [
     'room configs/gsm8k-tool.yaml',
     'room configs/gsm8k-tool.yaml --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem',
@@ -58,13 +58,16 @@ export const room: Command = {
     'tls-cert': { value: 'FILE', help: 'certificate of the host, PEM' },
     'tls-key': { value: 'FILE', help: 'its key' },
     'max-workers': { value: 'N', help: 'machines that may join (default 64)' },
-    'ack-wait-s': { value: 'S', help: 'seconds without a sign of life until a group goes to another (default 30)' },
+    'ack-wait-s': {
+      value: 'S',
+      help: 'seconds without a message after which a group goes to another worker (default 30)',
+    },
     nats: {
       value: 'URL',
-      help: 'a NATS server that runs already, with the controller as nats://user:password@host:port',
+      help: 'a running NATS server, with the controller as nats://user:password@host:port',
     },
     worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/guides/rooms.md has its rights" },
-    'trust-workers': { help: 'take what workers say as it is: whoever has the join code then decides what is trained' },
+    'trust-workers': { help: 'do not verify samples: anyone with the join code then decides what is trained' },
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
@@ -177,7 +180,7 @@ function cancelling(host: RoomHost) {
   let silent = 0;
   const end = () => clearInterval(looking);
   const look = () => {
-    if (host.present() === 0) cancel(new CancelledError('No worker is here.'));
+    if (host.present() === 0) cancel(new CancelledError('No worker is connected.'));
     asked ??= host.connection
       .flush()
       .then(() => (silent = 0))
@@ -186,15 +189,15 @@ function cancelling(host: RoomHost) {
     if (silent++ < GONE_LOOKS) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
-    cancel(new CancelledError('The server is gone.'));
+    cancel(new CancelledError('The server is lost.'));
     void host.connection.close(); // rejects everything that waits for the connection
   };
   const onStop = (): string => {
     looking = setInterval(look, LOOK_EVERY_MS);
     look();
     return host.present() === 0
-      ? 'Stopping before the next step: no worker is here.'
-      : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
+      ? 'Stopping before the next step: no worker is connected.'
+      : 'Stopping after this step, or once no worker is connected. Press Ctrl-C again to quit without saving.';
   };
   return { cancelled, onStop, end };
 }
@@ -202,7 +205,7 @@ function cancelling(host: RoomHost) {
 /** Opens a separate model by which the controller checks samples while the trained one is updated. */
 function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
-  say('a second model checks what workers say');
+  say('a second model verifies the samples of workers');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
@@ -225,8 +228,8 @@ function countLines({ workers }: RoomHost): string[] {
 }
 
 const TRUSTING =
-  'WARNING: --trust-workers: samples are not verified. Whoever has the join code can make up tokens, log-probs and rewards, and so train the ' +
-  'model to anything; nobody would see it.';
+  'WARNING: --trust-workers: samples are not verified. Anyone with the join code can make up tokens, log-probs and rewards, and so train the ' +
+  'model to anything, unnoticed.';
 
 /**
  * Returns the config that a room trains by. On-policy becomes mode a of the fully asynchronous pipeline: no sample is stale, and groups are
@@ -250,9 +253,7 @@ function expectVerifiable(config: TrainConfig): void {
     checkVerifiable(config);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    throw new InputError(
-      `${error.message} Or give --trust-workers, and the join code to nobody whom you do not trust.`,
-    );
+    throw new InputError(`${error.message} Or give --trust-workers, and the join code only to people you trust.`);
   }
 }
 
@@ -260,10 +261,10 @@ function expectVerifiable(config: TrainConfig): void {
 function checkConfig({ reward, task }: TrainConfig): void {
   if (hasRewardModels(reward))
     throw new InputError(
-      'A room scores by the rule of its task; leave out reward.judge, reward.model and reward.rubric.',
+      'A room scores with the reward of its task. Leave out reward.judge, reward.model and reward.rubric.',
     );
   if (task.mcpServers !== undefined && Object.keys(task.mcpServers).length > 0)
-    throw new InputError('Workers of a room start no MCP servers; leave out task.mcpServers.');
+    throw new InputError('Workers of a room start no MCP servers. Leave out task.mcpServers.');
 }
 
 function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOptions {
@@ -271,10 +272,10 @@ function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOption
   const asked = numberFlag(flags, 'port', PORT, [0, 65_534]);
   const [port, webSocketPort] = asked === 0 ? [-1, -1] : [asked, asked + 1];
   if ((cert === undefined) !== (key === undefined))
-    throw new InputError('--tls-cert and --tls-key belong together; give both or neither.');
+    throw new InputError('--tls-cert and --tls-key belong together. Give both or neither.');
   for (const file of [cert, key])
     if (typeof file === 'string' && !existsSync(file))
-      throw new InputError(`There is no file ${file}; give the path of a PEM file.`);
+      throw new InputError(`There is no file ${file}. Give the path of a PEM file.`);
   const tls = typeof cert === 'string' && typeof key === 'string' ? { cert, key } : undefined;
   return { folder, host: String(host), port, webSocketPort, tls };
 }

@@ -38,8 +38,8 @@ export const score: Command = {
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
   },
   async run({ flags: { model: path, adapter: adapterPath, tokens, quantization, dtype } }) {
-    if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
-    if (typeof tokens !== 'string') throw new InputError('Which tokens? Give --tokens FILE.');
+    if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
+    if (typeof tokens !== 'string') throw new InputError('--tokens is missing. Give --tokens FILE.');
     const weightFormat = quantization === undefined ? undefined : packedFormat(quantization);
     const coarse = { ...(weightFormat && { weightFormat }), dtype: computeDtype(dtype) };
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
@@ -95,7 +95,7 @@ async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean)
   const engine = await createDeviceEngine(spec, { tuning: async () => tuningStore() });
   try {
     const { description, vendor, isSoftware } = engine.adapter;
-    if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+    if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);
     return await scoreSequences(engine, sequences, spec.maxTokenLen);
   } finally {
     engine.destroy();
@@ -137,7 +137,7 @@ export function readSequences(json: unknown, { vocabSize, maxPositionEmbeddings 
     return fail('must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].');
   }
   for (const [s, ids] of (json as unknown[][]).entries()) {
-    if (ids.length === 0) fail(`has no tokens in sequence ${s}; every sequence needs at least one.`);
+    if (ids.length === 0) fail(`has no tokens in sequence ${s}. Every sequence needs at least one.`);
     if (ids.length > maxPositionEmbeddings)
       fail(`has ${ids.length} tokens in sequence ${s}, but the model has ${maxPositionEmbeddings} positions.`);
     const bad = ids.findIndex((id) => !Number.isInteger(id) || (id as number) < 0 || (id as number) >= vocabSize);

@@ -29,7 +29,7 @@ import { tellOfRun } from './train.ts';
 const PORT = 8000;
 
 export const serve: Command = {
-  summary: 'train an agent that calls the model as it would OpenAI',
+  summary: 'train an agent that calls the model through the API of OpenAI',
   usage: [
     'serve configs/gsm8k-tool.yaml',
     'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
@@ -41,13 +41,17 @@ export const serve: Command = {
     host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
     port: { value: 'N', help: `port (default ${PORT}; 0 = any that is free)` },
     token: { value: 'TEXT', help: 'what requests must send as "Authorization: Bearer TEXT" (or WEBGRPO_TOKEN)' },
-    'allow-origin': { value: 'ORIGIN', repeatable: true, help: 'a page that may ask, e.g. http://localhost:5173' },
+    'allow-origin': {
+      value: 'ORIGIN',
+      repeatable: true,
+      help: 'an origin whose pages may send requests, e.g. http://localhost:5173',
+    },
     steps: {
       value: 'WHEN',
       help: 'auto = as soon as data.trainBatchSize groups are complete (default), manual = at POST /v1/step',
     },
-    'timeout-s': { value: 'S', help: 'seconds without a call after which an episode is given up (default 600)' },
-    evaluate: { help: "evaluate on the config's task, as trainer.testFreq says; default: there are no evaluations" },
+    'timeout-s': { value: 'S', help: 'seconds without a call after which an episode is cancelled (default 600)' },
+    evaluate: { help: "evaluate on the config's task, every trainer.testFreq steps (default: no evaluations)" },
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
@@ -145,7 +149,7 @@ class ServedDevices {
 
   /** Runs a step that a request asks for, one at a time. */
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
-    if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
+    if (this.#asked) throw new InputError('A step is in progress. Ask again when it is done.');
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
     groups.requestStep(count);
     return done;
@@ -163,7 +167,7 @@ class ServedDevices {
     const { rollout, data, name } = this.#config;
     const { isManual, listen: where } = this.#settings;
     const waiting = groups.size;
-    if (waiting > 0) say(`${waiting} episodes were open or waited for their step; they go on where they stood`);
+    if (waiting > 0) say(`${waiting} episodes were open or waited for their step: resumed`);
     const served: ServedRun = {
       groups,
       metrics: () => this.#metrics,
@@ -172,7 +176,7 @@ class ServedDevices {
     };
     const server = await listen(routes(served), where);
     const steps = isManual ? 'manual' : 'auto';
-    say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
+    say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group)`);
     const { toolSchemasInPrompt, format } = rollout.multiTurn;
     for (const lost of requestLosses(tokenizer, toolParserOf(format))) say(lost);
     if (!toolSchemasInPrompt)
@@ -188,7 +192,7 @@ function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {
   const port = numberFlag(flags, 'port', PORT, [0, 65_535]);
   if (!Number.isInteger(port)) throw new InputError(`--port is ${port}; allowed: a whole number from 0 to 65535.`);
   if (token === '' || typeof token === 'boolean')
-    throw new InputError('--token is empty; give a text, or leave it out.');
+    throw new InputError('--token is empty. Give a text, or leave it out.');
   checkReach(String(host), token);
   return {
     listen: { host: String(host), port, token, allowOrigins: lists['allow-origin'] ?? [] },

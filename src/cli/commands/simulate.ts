@@ -21,7 +21,7 @@ import { aligned } from '../table.ts';
 const STEPS = 20;
 
 export const simulateRun: Command = {
-  summary: 'what each pipeline would make of a run on 1 to 128 devices, from its profile',
+  summary: 'simulate the pipelines of a run on 1 to 128 devices, from its profile',
   usage: [
     'simulate runs/NAME',
     'simulate runs/NAME --devices 1,4,16 --staleness 0.5',
@@ -29,11 +29,14 @@ export const simulateRun: Command = {
   ],
   flags: {
     ...JSON_FLAG,
-    devices: { value: 'NUMBERS', help: 'with commas between them; default 1,2,4,8,16,32,64,128' },
-    workers: { value: 'NUMBERS', help: 'of a room (webgrpo room), beside the machine that trains; absent = no room' },
-    'trust-workers': { help: 'the room takes what workers say as it is' },
+    devices: { value: 'NUMBERS', help: 'comma-separated (default: 1,2,4,8,16,32,64,128)' },
+    workers: {
+      value: 'NUMBERS',
+      help: 'workers of a room (webgrpo room), in addition to the machine that trains (default: no room)',
+    },
+    'trust-workers': { help: 'the room does not verify samples' },
     staleness: { value: 'SHARE', help: "asyncTraining.stalenessThreshold of fully-async (default: the run's)" },
-    'no-partial': { help: 'new weights wait for what is under way (asyncTraining.partialRollout: false)' },
+    'no-partial': { help: 'new weights wait for samples in flight (asyncTraining.partialRollout: false)' },
   },
   async run({ flags, positionals }, io) {
     const path = oneFile(positionals, 'run folder');
@@ -73,7 +76,7 @@ function numbers(flag: string | boolean | undefined, name: string): number[] | u
   const counts = flag.split(',').map(Number);
   const wrong = counts.find((count) => !Number.isInteger(count) || count < 1 || count > 1024);
   if (wrong === undefined) return counts;
-  throw new InputError(`${name} has ${wrong}; give whole numbers from 1 to 1024, with commas between them.`);
+  throw new InputError(`${name} has ${wrong}. Give whole numbers from 1 to 1024, comma-separated.`);
 }
 
 const withPipeline = (config: TrainConfig, pipeline: Pipeline): TrainConfig => ({

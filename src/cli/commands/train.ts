@@ -43,7 +43,7 @@ export function tellOfRun(
   again: string,
 ): number {
   const path = join(config.trainer.defaultLocalDir, config.name);
-  if (stopped) say(`Stopped and saved. To go on: ${again}`);
+  if (stopped) say(`Stopped and saved. To resume: ${again}`);
   io.text(summaryTable(summary));
   for (const warning of warnings) say(warning);
   if (best) io.text(`  best: step ${best.step}, ${best.metric} ${best.value} (${join(path, best.checkpoint)})`);

@@ -17,13 +17,13 @@ export const tune: Command = {
   flags: {
     ...JSON_FLAG,
     out: { value: 'FILE', help: 'write the table there, for trainer.kernelTuning' },
-    seconds: { value: 'N', help: 'how long to time, without compiling; 3 unless told' },
+    seconds: { value: 'N', help: 'seconds of timing, without compilation (default: 3)' },
   },
   details: () =>
-    '  Runs do this by themselves on adapters that the built-in table was not measured on. All tiles give the same bits.',
+    '  Runs do this automatically on adapters that the built-in table does not cover. All tiles compute the same bits.',
   async run({ flags }, io) {
     const budget = Number(flags['seconds'] ?? 3);
-    if (!(budget > 0)) throw new InputError(`--seconds is "${flags['seconds']}"; it takes a number above 0.`);
+    if (!(budget > 0)) throw new InputError(`--seconds is "${flags['seconds']}"; allowed: a number above 0.`);
     await installDawn();
     const gpu = await Gpu.create();
     try {

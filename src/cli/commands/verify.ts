@@ -19,7 +19,7 @@ export const verify: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    kernels: { value: 'DIR', help: 'check nothing; write the WGSL that runs on this adapter use, a file a kernel' },
+    kernels: { value: 'DIR', help: 'only write the WGSL that runs use on this adapter, one file per kernel' },
   },
   async run({ positionals: [what, ...files], flags }, io) {
     if (what === 'losses') {
@@ -32,7 +32,7 @@ export const verify: Command = {
       io.result(report);
       return;
     }
-    if (what !== undefined) throw new InputError(`"verify ${what}" is unknown; use "verify" or "verify losses FILE".`);
+    if (what !== undefined) throw new InputError(`"verify ${what}" is unknown. Use "verify" or "verify losses FILE".`);
     await installDawn();
     if (typeof flags['kernels'] === 'string') return writeKernels(flags['kernels'], io);
     const { adapter, checks } = await verifyAdapter();

@@ -14,7 +14,7 @@ const TYPES: Record<string, GgufType> = { float16: 'F16', q8_0: 'Q8_0', float32:
 export async function exportGguf(source: string, out: string, dtype: string | boolean = 'float16'): Promise<string[]> {
   if (typeof dtype !== 'string' || !Object.hasOwn(TYPES, dtype))
     throw new InputError(`--dtype is "${dtype}"; of GGUF allowed: ${Object.keys(TYPES).join(', ')}.`);
-  if (!out.endsWith('.gguf')) throw new InputError(`--out is "${out}"; name one file, such as model.gguf.`);
+  if (!out.endsWith('.gguf')) throw new InputError(`--out is "${out}". Name one file, such as model.gguf.`);
   const { adapter, ...model } = await loadWithAdapter(source);
   const all = model.weights instanceof Map ? model.weights : await collectWeights(model.weights);
   const weights = adapter ? mergeAdapter(model.config, all, adapter) : all;

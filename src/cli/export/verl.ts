@@ -203,7 +203,7 @@ export function hydraWord([key, value]: Override): string {
 export function verlScript({ overrides }: { overrides: Override[] }): string {
   const words = overrides.map((override) => `  ${hydraWord(override)}`).join(' \\\n');
   return `#!/usr/bin/env bash
-# Starts this run in verl (one GPU; raise trainer.n_gpus_per_node). Needs verl with vLLM installed.
+# Starts this run in verl (one GPU: raise trainer.n_gpus_per_node for more). Needs verl with vLLM installed.
 set -euo pipefail
 HERE="$(cd "$(dirname "$0")" && pwd)"
 export PYTHONPATH="$HERE\${PYTHONPATH:+:$PYTHONPATH}"

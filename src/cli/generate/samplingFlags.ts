@@ -11,16 +11,16 @@ const NEW_TOKENS = 160;
 
 export const SAMPLING_FLAGS: Record<string, FlagSpec> = {
   temperature: { value: 'T', help: '0 = greedy (default 1)' },
-  'top-k': { value: 'K', help: 'keep the K likeliest tokens; 0 = all (default)' },
+  'top-k': { value: 'K', help: 'keep the K most likely tokens; 0 = all (default)' },
   'top-p': { value: 'P', help: 'keep the smallest set of mass P; 1 = all (default)' },
-  'min-p': { value: 'P', help: 'keep tokens of P x the likeliest; 0 = all (default)' },
-  'repetition-penalty': { value: 'R', help: 'above 1: tokens of prompt and answer come less often' },
-  'presence-penalty': { value: 'R', help: 'off the logit of a token that the answer has' },
-  'frequency-penalty': { value: 'R', help: 'the same for each time it has it' },
+  'min-p': { value: 'P', help: 'keep tokens of at least P x the largest probability; 0 = all (default)' },
+  'repetition-penalty': { value: 'R', help: 'above 1: tokens of prompt and answer are repeated less' },
+  'presence-penalty': { value: 'R', help: 'subtracted from the logits of tokens in the answer' },
+  'frequency-penalty': { value: 'R', help: 'the same, times the count of the token' },
   'logit-bias': { value: 'ID=B', repeatable: true, help: 'added to the logit of a token id; repeatable' },
-  'min-new-tokens': { value: 'N', help: 'no end before so many (default 0)' },
-  'max-new-tokens': { value: 'N', help: `of an answer (default ${NEW_TOKENS})` },
-  stop: { value: 'TEXT', repeatable: true, help: 'ends the answer where it comes; repeatable' },
+  'min-new-tokens': { value: 'N', help: 'least tokens of an answer (default 0)' },
+  'max-new-tokens': { value: 'N', help: `most tokens of an answer (default ${NEW_TOKENS})` },
+  stop: { value: 'TEXT', repeatable: true, help: 'ends the answer; repeatable' },
   'include-stop': { help: 'keep the stop string in the text' },
   seed: { value: 'N', help: 'default 1' },
 };
@@ -59,7 +59,7 @@ export function integerFlag(flags: ParsedArgs['flags'], name: string, byDefault:
 
 function biases(entries: string[], vocabSize: number): [number, number][] {
   if (entries.length > MAX_BIASES)
-    throw new InputError(`--logit-bias is given ${entries.length} times; at most ${MAX_BIASES} are allowed.`);
+    throw new InputError(`--logit-bias is given ${entries.length} times. At most ${MAX_BIASES} are allowed.`);
   const read = entries.map((entry): [number, number] => {
     const [, id, bias] = /^(\d+)=([-+.\de]+)$/.exec(entry) ?? [];
     if (id !== undefined && Number(id) < vocabSize && Math.abs(Number(bias)) <= 1e6) return [Number(id), Number(bias)];
@@ -68,12 +68,13 @@ function biases(entries: string[], vocabSize: number): [number, number][] {
     );
   });
   const twice = read.find(([id], i) => read.findIndex(([other]) => other === id) < i);
-  if (twice) throw new InputError(`--logit-bias names token ${twice[0]} twice; give it one bias.`);
+  if (twice) throw new InputError(`--logit-bias names token ${twice[0]} twice. Give it one bias.`);
   return read;
 }
 
 function stopStrings(texts: string[]): string[] {
-  if (texts.includes('')) throw new InputError('--stop is empty, which would end every answer at once; leave it out.');
+  if (texts.includes(''))
+    throw new InputError('--stop is empty, which would end every answer immediately. Leave it out.');
   if (texts.length <= MAX_STOP_STRINGS) return texts;
-  throw new InputError(`--stop is given ${texts.length} times; at most ${MAX_STOP_STRINGS} are allowed.`);
+  throw new InputError(`--stop is given ${texts.length} times. At most ${MAX_STOP_STRINGS} are allowed.`);
 }

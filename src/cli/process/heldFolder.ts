@@ -47,7 +47,7 @@ export function watched(folder: string, isHeld: () => boolean): FileSystem {
     async (...args: A): Promise<void> => {
       if (!isHeld() || (own !== undefined && !isOwn()))
         throw new FolderGoneError(
-          `The run folder ${folder} was renamed, deleted or replaced under the run, which ends here rather than go on in another.`,
+          `The run folder ${folder} was renamed, deleted or replaced during the run, so the run has stopped. Put the folder back and resume.`,
         );
       await change(...args);
       if (existsSync(`${folder}/config.yaml`)) own ??= identity();

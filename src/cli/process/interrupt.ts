@@ -12,9 +12,9 @@ export const STOPPED_EXIT_CODE = 3;
 
 /** Text about stopping in --help. */
 export const STOPS =
-  'Ctrl-C, SIGTERM and SIGHUP end the run after the step that it is in, and an evaluation at once; the run is saved, and the exit\n' +
-  `code is ${STOPPED_EXIT_CODE}. A second one ends the process at once, with 128 + the signal's number. One process at a time may write to\n` +
-  'a run folder.';
+  'Ctrl-C, SIGTERM and SIGHUP end the run after the current step, and an evaluation immediately. The run is saved, and the exit\n' +
+  `code is ${STOPPED_EXIT_CODE}. A second signal ends the process immediately, with 128 + the number of the signal. Only one process at a time\n` +
+  'can write to a run folder.';
 
 /**
  * Milliseconds within which two signals count as one. A process group receives a signal twice if a parent (npm, scripts/webgrpo.mjs)

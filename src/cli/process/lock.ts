@@ -71,16 +71,16 @@ function claim(path: string, mine: Holder, folder: string): void {
       rmSync(succession, { force: true });
     } else if (attempt === 100)
       // A lock is empty until its holder has written it.
-      throw new InputError(`${path} is no lock that webgrpo can read; delete it if no other run writes to ${folder}.`);
+      throw new InputError(`${path} is not a lock file of webgrpo. Delete it if no other run writes to ${folder}.`);
   }
 }
 
 function heldSentence(folder: string, path: string, { pid, host, since }: Holder, mine: Holder): string {
   const who = `process ${pid} on ${host}, since ${since}`;
   if (host !== mine.host)
-    return `${folder} is another run's: ${who}. Whether that one still runs cannot be seen from ${mine.host}; if it does not, delete ${path}.`;
-  if (pid === mine.pid) return `${folder} is another run's in this process, since ${since}.`;
-  return `${folder} is another run's: ${who}. Wait until it ends, stop it (kill ${pid}), or give this one another name (name=...).`;
+    return `${folder} is in use by another run: ${who}. Whether that one still runs cannot be seen from ${mine.host}; if it does not, delete ${path}.`;
+  if (pid === mine.pid) return `${folder} is in use by another run of this process, since ${since}.`;
+  return `${folder} is in use by another run: ${who}. Wait until it ends, stop it (kill ${pid}), or give this one another name (name=...).`;
 }
 
 /** Returns the holder in a lock file. Undefined if the file is missing or was not written by this module. */

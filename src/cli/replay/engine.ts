@@ -33,8 +33,8 @@ export async function weightsFor(
 ): Promise<WeightsPlace> {
   const saved = await checkpointSteps(disk, folder.path);
   const words = (at: number) => {
-    const name = at === 0 ? 'the model that the run began with' : `checkpoints/step-${at}`;
-    return at === step - 1 ? `${name}, which its update began with` : `${name}, not those that its update began with`;
+    const name = at === 0 ? 'the start model of the run' : `checkpoints/step-${at}`;
+    return at === step - 1 ? `${name}, the weights before its update` : `${name}, not the weights before its update`;
   };
   const ofStep = (at: number) => ({ checkpoint: at === 0 ? undefined : folder.checkpoint(at), words: words(at) });
   if (typeof flag !== 'string') return ofStep(saved.findLast((at) => at < step) ?? 0);
@@ -43,7 +43,7 @@ export async function weightsFor(
   if (existsSync(flag)) return { checkpoint: flag, words: flag };
   const known = [0, ...saved].join(', ');
   throw new InputError(
-    `--checkpoint is "${flag}", which is no folder and no checkpoint of ${folder.path}; it has those of steps ${known} (0 = the model that it began with).`,
+    `--checkpoint is "${flag}", which is neither a folder nor a checkpoint of ${folder.path}. It has checkpoints of steps ${known} (0 = the start model).`,
   );
 }
 
@@ -70,7 +70,7 @@ export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsP
   } catch (error) {
     if (isA(error, DeviceLostError) || isA(error, OutOfMemoryError)) throw error;
     throw new InputError(
-      `${checkpoint} is of another model than the run: ${describe(error)} Take a checkpoint of the run.`,
+      `${checkpoint} belongs to another model than the run: ${describe(error)} Use a checkpoint of the run.`,
       { cause: error },
     );
   }

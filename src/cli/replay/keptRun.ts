@@ -19,11 +19,12 @@ export interface KeptRun {
 export async function openKeptRun(path: string): Promise<KeptRun> {
   const folder = RunFolder.open(disk, path);
   const config = folder.file('config.yaml');
-  if (!existsSync(config)) throw new InputError(`${path} is no run folder: it has no config.yaml.`);
+  if (!existsSync(config))
+    throw new InputError(`${path} is not a run folder: config.yaml is missing. Give a run folder.`);
   const steps = await keptSteps(folder);
   if (steps.length > 0) return { folder, steps };
   throw new InputError(
-    `${path} has kept no rollouts; train with trainer.keepRollouts=true, as in: train ${config} trainer.keepRollouts=true.`,
+    `${path} has no saved rollouts. Train with trainer.keepRollouts=true, as in: train ${config} trainer.keepRollouts=true.`,
   );
 }
 
@@ -39,7 +40,7 @@ export function chosenSteps(
   const step = steps.find((one) => String(one) === asked);
   if (step !== undefined) return [step];
   throw new InputError(
-    `--step is "${asked}", but ${folder.path} has kept ${listed(steps)}; give one of them, last or all.`,
+    `--step is "${asked}", but ${folder.path} has saved rollouts of ${listed(steps)}. Give one of them, last or all.`,
   );
 }
 
@@ -58,7 +59,7 @@ export async function openStep({ folder }: KeptRun, step: number): Promise<{ kep
     const configText = await readText(folder.file(name));
     if (settingsHash(parsed(configText, folder.file(name))) === kept.config) return { kept, configText };
   }
-  say(`the config of step ${step} is not in ${folder.path} any more; config.yaml is taken in its place`);
+  say(`config.yaml is used for step ${step}: the config of that step is no longer in ${folder.path}`);
   return { kept, configText: await readText(folder.file('config.yaml')) };
 }
 

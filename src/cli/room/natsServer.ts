@@ -38,7 +38,7 @@ export function findNatsServer(): string {
   const found = natsServerPath({ env: currentIo().env });
   if (found) return found;
   throw new InputError(
-    'nats-server is not installed; "apt-get install nats-server" brings it (or https://nats.io/download), or give --nats URL of one that runs.',
+    'nats-server is not installed; Run "apt-get install nats-server" (or see https://nats.io/download), or give --nats with the URL of a running server.',
   );
 }
 
@@ -83,7 +83,7 @@ export async function startNatsServer(
   const taken = why.some((line) => line.includes('address already in use'));
   throw new InputError(
     `nats-server did not start: ${why.slice(-3).join(' ') || 'it said nothing'}. ` +
-      (taken ? 'Give another port by --port, or 0 for one that is free.' : `Its configuration is ${configFile}.`),
+      (taken ? 'Give another port with --port, or 0 for a free one.' : `Its configuration is ${configFile}.`),
   );
 }
 

@@ -51,7 +51,7 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
   if (/^wss?:$/.test(protocol)) {
     if (typeof WebSocket !== 'undefined') return connectByWebSocket(options);
     throw new InputError(
-      `Node ${process.versions.node} has no WebSocket for ${address}; give the room's nats:// or tls:// address.`,
+      `Node ${process.versions.node} has no WebSocket for ${address}. Give the room's nats:// or tls:// address.`,
     );
   }
   const { connect } = await import('@nats-io/transport-node');
@@ -68,13 +68,13 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
 function tlsSentence({ code = '', message }: Error & { code?: string }, address: string, protocol: string) {
   if (/does not support 'tls'/.test(message))
     return new InputError(
-      `The server at ${address} does not speak TLS; join by nats:// where nobody listens on the way, or have the room started with --tls-cert.`,
+      `The server at ${address} does not speak TLS. Join with nats:// on a network that you trust, or start the room with --tls-cert.`,
     );
   if (!/CERT|SIGNATURE|^ERR_TLS/.test(code)) return undefined;
   if (protocol !== 'tls:')
-    return new InputError(`The server at ${address} takes connections by TLS alone; give its address as tls://.`);
+    return new InputError(`The server at ${address} accepts only TLS. Give its address as tls://.`);
   return new InputError(
-    `The certificate of ${address} is not trusted here (${message}); name it, or who signed it, by NODE_EXTRA_CA_CERTS=FILE, and use a host that it is for.`,
+    `The certificate of ${address} is not trusted here (${message}). Give it, or its issuer, as NODE_EXTRA_CA_CERTS=FILE, and use a host that it is for.`,
   );
 }
 
@@ -85,7 +85,7 @@ export async function openServer(options: ServerOptions, running?: RoomServer): 
   const { address, controller, worker } = server;
   const connect: Connect = (asked) => connectWith(asked, own?.trusted);
   const entering = (code: string, inbox: string, flag: string) => {
-    const called = { server: 'NATS server', code: `user and password of ${flag}; they are in its configuration` };
+    const called = { server: 'NATS server', code: `user and password of ${flag}. Copy them from its configuration` };
     return enter(connect, { address, code, inbox, name: CONTROLLER, called });
   };
   let connection: NatsConnection | undefined;
@@ -111,7 +111,7 @@ export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   const { folder, host, tls } = options;
   if (!tls && !isLoopback(host))
     say(
-      `WARNING: ${host} lets other machines in without TLS: whoever listens on the way reads prompts, samples and weights. Give --tls-cert and --tls-key.`,
+      `WARNING: ${host} admits other machines without TLS, so anyone on the network path can read prompts, samples and weights. Give --tls-cert and --tls-key.`,
     );
   const { controller, worker } = await keysIn(folder);
   const server = await startNatsServer(options, { controller: await idOf(controller), worker: await idOf(worker) });
@@ -150,7 +150,7 @@ async function expectJetStream(connection: NatsConnection, address: string): Pro
     await jetstreamManager(connection);
   } catch (error) {
     throw new InputError(
-      `The NATS server at ${address} has no JetStream for the controller's user (${(error as Error).message}); give its configuration "jetstream {}", and the user's account "jetstream: enabled".`,
+      `The NATS server at ${address} has no JetStream for the controller's user (${(error as Error).message}). Give its configuration "jetstream {}", and the user's account "jetstream: enabled".`,
       { cause: error },
     );
   }

@@ -39,7 +39,7 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   if (!tokenizerJson || !tokenizerConfigJson) {
     if (isGguf(folder)) throw new InputError(`${folder} has no tokenizer. Choose a file that holds a whole model.`);
     throw new InputError(
-      `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.`,
+      `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json. Copy them into its folder.`,
     );
   }
   return { ...model, tokenizerJson, tokenizerConfigJson };
@@ -146,7 +146,7 @@ export async function findAdapter(path: string, adapterPath?: string): Promise<{
   const { baseModel } = parseAdapterConfig(await readJsonFile(join(folder, ADAPTER_CONFIG)));
   if (baseModel !== undefined) return { base: baseModel, folder };
   throw new InputError(
-    `${folder} is an adapter that does not name its base; give the base as the model and it as the adapter.`,
+    `${folder} is an adapter that does not name its base. Give the base as the model and this folder as the adapter.`,
   );
 }
 
@@ -161,7 +161,7 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
   const folder = await adapterFolder(path);
   if (folder === undefined)
     throw new InputError(
-      `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint; give a folder that PEFT or a LoRA run wrote.`,
+      `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint. Give a folder that PEFT or a LoRA run wrote.`,
     );
   try {
     return await loadAdapter(sourceOf(folder), config);
@@ -193,7 +193,7 @@ async function checkpointFolder(path: string): Promise<string> {
   const newest = await newestCheckpoint(disk, path, 'model', say);
   if (newest) return newest;
   const what = existsSync(path) ? 'has no config.json and no checkpoints' : 'does not exist';
-  throw new InputError(`The checkpoint folder ${path} ${what}; give a folder in Hugging Face format or a run folder.`);
+  throw new InputError(`The checkpoint folder ${path} ${what}. Give a folder in Hugging Face format or a run folder.`);
 }
 
 const sourceOf = (folder: string) => async (name: string) => {

@@ -49,7 +49,7 @@ export async function withMcpServers(task: Task, config: WrittenConfig['task']['
       const other = from.get(tool.name);
       if (other !== undefined)
         throw new InputError(
-          `task.mcpServers: "${server}" and ${other} both have a tool "${tool.name}"; give the server a prefix, or choose its tools.`,
+          `task.mcpServers: "${server}" and ${other} both have a tool "${tool.name}". Give the server a prefix, or choose its tools.`,
         );
       from.set(tool.name, `"${server}"`);
       tools.push(tool);
@@ -66,7 +66,7 @@ export async function closeMcpServers(): Promise<void> {
     const { stats, close } = result.value;
     const { calls, errors, lost, reconnects } = stats;
     if (calls > 0)
-      say(`MCP: ${calls} calls, ${errors} with an error, ${lost} connections lost, ${reconnects} opened again`);
+      say(`MCP: ${calls} calls, ${errors} with an error, ${lost} connections lost, ${reconnects} reopened`);
     await close().catch(() => {});
   }
 }
@@ -78,7 +78,7 @@ async function readServers(config: string | object): Promise<Record<string, unkn
   const servers = isTree(file) ? file['mcpServers'] : undefined;
   if (isTree(servers)) return servers;
   throw new InputError(
-    `${typeof config === 'string' ? config : 'task.mcpServers'} has no \`mcpServers\`; write {"mcpServers": {"name": {"command": "..."}}}.`,
+    `${typeof config === 'string' ? config : 'task.mcpServers'} has no \`mcpServers\`. Write {"mcpServers": {"name": {"command": "..."}}}.`,
   );
 }
 
@@ -86,13 +86,13 @@ function readEntry(name: string, entry: unknown): Entry {
   const at = `task.mcpServers.${name}`;
   if (!isTree(entry) || (entry['command'] === undefined) === (entry['url'] === undefined))
     throw new InputError(
-      `${at} needs either a command or a url; write { command, args, env, cwd } or { url, headers }.`,
+      `${at} needs either a command or a url. Write { command, args, env, cwd } or { url, headers }.`,
     );
   const known = Object.entries(entry).flatMap(([key, value]) => {
     if (KNOWN_ELSEWHERE.includes(key)) return [];
     const kind = Object.hasOwn(KEYS, key) ? KEYS[key] : undefined;
     if (kind === undefined) say(`${at}.${key} is not used here; known: ${Object.keys(KEYS).join(', ')}`);
-    else if (!IS[kind](value)) throw new InputError(`${at}.${key} is not of the kind that it must be: ${kind}.`);
+    else if (!IS[kind](value)) throw new InputError(`${at}.${key} has a wrong value; allowed: ${kind}.`);
     else return [[key, value]];
     return [];
   });
@@ -111,7 +111,7 @@ function filled(value: unknown, at: string): unknown {
     const found = currentIo().env[name] ?? otherwise;
     if (found !== undefined) return found;
     throw new InputError(
-      `${at} names the environment variable ${name}, which is not set; set it, or write \${${name}:-...}.`,
+      `${at} names the environment variable ${name}, which is not set. Set it, or write \${${name}:-...}.`,
     );
   });
 }
@@ -130,7 +130,7 @@ async function openServer(name: string, entry: Entry): Promise<McpTools> {
   const opened = await mcpTools(server, { ...options, name, ...(include && { include }) });
   say(`MCP server ${name}: ${opened.tools.length} tools`);
   for (const note of opened.notes.slice(0, MAX_NOTES)) say(`  ${note}`);
-  if (opened.notes.length > MAX_NOTES) say(`  and ${opened.notes.length - MAX_NOTES} notes more`);
+  if (opened.notes.length > MAX_NOTES) say(`  and ${opened.notes.length - MAX_NOTES} more notes`);
   return opened;
 }
 

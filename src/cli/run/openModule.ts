@@ -26,7 +26,7 @@ export async function openModule(config: ModuleConfig, limits: IsolatedLimits): 
     const entry = moduleUrl(module).href;
     if (isolated === false)
       throw new InputError(
-        `task.isolated is false, but task.module is ${entry}: code from elsewhere runs in the sandbox alone; save it as a file if you trust it.`,
+        `task.isolated is false, but task.module is ${entry}: code of other hosts runs only in the sandbox. Save it as a file if you trust it.`,
       );
     return isolatedTask({ entry, root: `${new URL(entry).origin}/`, read: fetchSource }, options, limits);
   }
@@ -149,7 +149,7 @@ async function bundled(path: string): Promise<string> {
   const settings = { bundle: true, write: false, format: 'esm', platform: 'node', packages: 'external' };
   if (build) return (await build({ entryPoints: [path], ...settings })).outputFiles[0].text;
   throw new InputError(
-    `task.module: ${path} is TypeScript, which Node ${process.versions.node} does not read; use Node 22.18 or newer, install vite or ` +
+    `task.module: ${path} is TypeScript, which Node ${process.versions.node} does not read. Use Node 22.18 or newer, install vite or ` +
       'esbuild beside it, or give a .js file.',
   );
 }

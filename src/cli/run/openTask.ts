@@ -35,7 +35,7 @@ async function openOwn(config: OpenedConfig, reward: { timeoutS: number } | unde
   if (module === undefined) return openShippedTask(config, { readText, loadReward: defaultFunction });
   if (path !== undefined || valPath !== undefined)
     throw new InputError(
-      'task.path and task.valPath are for the tasks gsm8k and jsonl; task.module brings its own problems.',
+      'task.path and task.valPath are set, but task.module provides its own problems. Leave them out.',
     );
   const limits = { timeoutMs: timeoutS * 1000, rewardTimeoutMs: reward && reward.timeoutS * 1000 };
   return withTools(await openModule({ module, options, isolated }, limits), tools);

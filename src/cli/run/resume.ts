@@ -32,9 +32,9 @@ async function checkpointIn(path: string): Promise<string> {
   if (await isOfTrainer(disk, path)) return checked(path);
   const newest = await newestCheckpoint(disk, path, 'trainer', say);
   if (newest) return newest;
-  const what = existsSync(path) ? 'is no checkpoint of a training run, and holds none' : 'does not exist';
+  const what = existsSync(path) ? 'is not a checkpoint of a training run and contains none' : 'does not exist';
   throw new InputError(
-    `trainer.resumeFromPath: ${path} ${what}; give a folder such as runs/NAME/checkpoints/step-20, or a run folder.`,
+    `trainer.resumeFromPath: ${path} ${what}. Give a folder such as runs/NAME/checkpoints/step-20, or a run folder.`,
   );
 }
 
@@ -46,7 +46,7 @@ async function checked(folder: string): Promise<string> {
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
     const newest = await newestCheckpoint(disk, dirname(dirname(folder)), 'trainer').catch(() => undefined);
-    const instead = newest === undefined ? '' : ` The newest checkpoint of that run that is whole is ${newest}.`;
+    const instead = newest === undefined ? '' : ` The newest intact checkpoint of that run is ${newest}.`;
     throw new InputError(`trainer.resumeFromPath: ${error.message}${instead}`);
   }
 }
@@ -63,7 +63,7 @@ export async function setLaterAside(folder: RunFolder, step: number): Promise<vo
     const path = folder.checkpoint(later);
     const aside = await freeName(folder.files, path);
     await folder.files.rename(path, aside);
-    say(`the earlier checkpoint of step ${later} is kept as ${aside}`);
+    say(`the earlier checkpoint of step ${later} was renamed to ${aside}`);
   }
 }
 
@@ -74,7 +74,7 @@ export async function noteTask(folder: RunFolder, { name, sha256 }: Pick<Task, '
   const before = existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
   if (before !== undefined && before !== sha256)
     say(
-      `the module of task ${name} has changed since the run began: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
+      `the module of task ${name} has changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
     );
   await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
 }

@@ -87,7 +87,7 @@ async function openJudge(path: string): Promise<LoadedModel> {
   const { folder } = await findAdapter(path);
   if (folder !== undefined)
     throw new InputError(
-      `reward.judge.checkpoint ${path} is an adapter; a judge has whole weights: make them by "webgrpo merge" first.`,
+      `reward.judge.checkpoint ${path} is an adapter, but a judge needs full weights. Run "webgrpo merge" first.`,
     );
   const model = await loadModelFiles(path);
   say(`judge: ${path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters, frozen`);
@@ -107,7 +107,7 @@ export function loraSettings(config: TrainConfig, adapter: Adapter | undefined):
   const { lora } = adapter;
   if (asked && asked.rank !== lora.rank) {
     throw new InputError(
-      `model.loraRank is ${asked.rank}, but the adapter that is loaded has rank ${lora.rank}; leave model.loraRank out.`,
+      `model.loraRank is ${asked.rank}, but the loaded adapter has rank ${lora.rank}. Leave model.loraRank out.`,
     );
   }
   return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
@@ -130,7 +130,7 @@ function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   if (longest > config.maxPositionEmbeddings) {
     throw new InputError(
       `${model.path}: the model has ${config.maxPositionEmbeddings} positions, but data.maxPromptLength + ` +
-        `data.maxResponseLength is ${longest}; lower them.`,
+        `data.maxResponseLength is ${longest}. Lower them.`,
     );
   }
 }
@@ -142,7 +142,7 @@ function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   if (endNote) say(`${path}: ${endNote}`);
   if (vocabSize <= config.vocabSize) return model;
   throw new InputError(
-    `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows; they are not of one model.`,
+    `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows. Use the files of one model.`,
   );
 }
 
@@ -166,7 +166,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     const leftOut = (problems: Problem[]) =>
       `${problems.filter((problem) => !fits(problem)).length} of ${problems.length}`;
     say(
-      `prompts over ${data.maxPromptLength} tokens left out: ${leftOut(training)} training, ${leftOut(heldOut)} held-out`,
+      `prompts over ${data.maxPromptLength} tokens skipped: ${leftOut(training)} training, ${leftOut(heldOut)} held-out`,
     );
     return;
   }
@@ -233,7 +233,7 @@ async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> 
   say(COMPILING);
   const engine = await createLocalEngine(await withTable(offered), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;
-  say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+  say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);
   if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
   return engine;
 }

@@ -103,7 +103,7 @@ class ShownRun implements RunHost<RunSession> {
     const { config, history } = this.#run;
     if (step === undefined) {
       const { samples, updates, maxTokens } = batchTable(config);
-      say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
+      say(`batches: ${samples} samples per step, ${updates} updates per step, at most ${maxTokens} tokens per update`);
       say(`algorithm: ${resolvedAlgorithm(config)}`);
       if (this.#parts.config.actor.optim.lr === 'auto') {
         const millions = (parameterCount(model.config) / 1e6).toPrecision(3);
@@ -123,9 +123,9 @@ class ShownRun implements RunHost<RunSession> {
     this.#removeHandler = onInterrupt(() => {
       this.#run.stop();
       const ending = this.#isEvaluating
-        ? 'Stopping: this evaluation ends without a result'
-        : 'Stopping after this step';
-      say(this.#parts.onStop?.() ?? `${ending}; press Ctrl-C again to quit without saving.`);
+        ? 'Stopping: this evaluation ends without a result.'
+        : 'Stopping after this step.';
+      say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
   }
 
@@ -148,7 +148,7 @@ class ShownRun implements RunHost<RunSession> {
   }
 
   async onFault({ step, reason, inputs }: Fault): Promise<void> {
-    const kept = inputs && ` What it computed on is in ${await this.#parts.folder.writeError(step, inputs)}.`;
+    const kept = inputs && ` Its inputs are in ${await this.#parts.folder.writeError(step, inputs)}.`;
     say(`${reason}${kept ?? ''}`);
   }
 
@@ -189,7 +189,7 @@ class ShownRun implements RunHost<RunSession> {
     if (failure === error)
       say(
         (await folder.files.exists(saved))
-          ? `saved until then: ${saved}; trainer.resumeMode=auto goes on from it`
+          ? `saved until then: ${saved}, trainer.resumeMode=auto resumes from it`
           : 'no checkpoint was saved',
       );
     await writeRunReport(folder).catch(() => undefined);
@@ -209,8 +209,8 @@ async function lastGoodState(
   } catch (second) {
     if (!(second instanceof NotFiniteError)) throw second;
     const newest = await newestCheckpoint(folder.files, folder.path, 'trainer').catch(() => undefined);
-    const left = newest ? `the newest checkpoint is ${newest}` : 'the run has no checkpoint (see trainer.saveFreq)';
-    state = `Weights that are not finite are not saved; ${left}.`;
+    const left = newest ? `The newest checkpoint is ${newest}` : 'The run has no checkpoint (see trainer.saveFreq)';
+    state = `Weights that are not finite are not saved. ${left}.`;
   }
   return new NotFiniteError(error.step, `${error.message} ${state}`, { cause: error });
 }

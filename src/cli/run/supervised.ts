@@ -54,7 +54,7 @@ export async function runSupervised(files: FileSystem, config: SftConfig): Promi
   return closing(await openTask(config.task), async (task) => {
     await checkExamples(config, model, task);
     const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
-    if (moved) say(`an earlier run of that name is kept as ${moved}`);
+    if (moved) say(`an earlier run of that name was renamed to ${moved}`);
     const losses = await runSft(config, model, folder, task);
     return { folder, model, losses };
   });
@@ -88,7 +88,7 @@ async function baseModel(config: SftConfig): Promise<LoadedModel> {
   const bytes = 4 * parameterCount(sizes);
   if (bytes > totalmem())
     throw new InputError(
-      `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}; lower its sizes.`,
+      `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}. Lower its sizes.`,
     );
   say(`model: fresh, ${(parameterCount(sizes) / 1e6).toFixed(2)} M parameters, vocabulary ${vocabSize}`);
   return freshModel(config, tokenizer);
@@ -126,7 +126,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
   let stopped = false;
   const removeHandler = onInterrupt(() => {
     stopped = true;
-    say('Stopping after this step; press Ctrl-C again to quit without saving.');
+    say('Stopping after this step. Press Ctrl-C again to quit without saving.');
   });
   try {
     await trainSupervised({
@@ -147,14 +147,14 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
           );
       },
     });
-    if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step; nothing was saved.');
+    if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step. Nothing was saved.');
     const weights = await engine.model.exportWeights();
     model.weights = weights;
     await folder.files.writeFolder(folder.checkpoint(losses.length), modelFiles({ ...model, weights }));
     if (losses.length < trainer.totalTrainingSteps)
       throw new StoppedError(
-        `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run; the model as it is then is in ` +
-          `${folder.checkpoint(losses.length)}. A supervised run does not go on: the same command starts it anew.`,
+        `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run. Its model is in ` +
+          `${folder.checkpoint(losses.length)}. A supervised run cannot resume: the same command restarts it.`,
       );
     return losses;
   } finally {

@@ -32,7 +32,7 @@ async function make(config: SftConfig, source: string): Promise<void> {
   using held = holdFolder(supervisedFolder(config));
   if (await isMade(config)) return; // another process has just finished it
   const left = await isOfConfig(config);
-  say(left ? `warm start: ${source} anew, since what is there is not whole` : `warm start: ${source} first`);
+  say(left ? `warm start: ${source} again, because the earlier one is incomplete` : `warm start: ${source} first`);
   await runSupervised(held.files, config);
 }
 

@@ -59,7 +59,7 @@ const isLoopback = (host: string): boolean => LOOPBACK.includes(host);
 export function checkReach(host: string, token: string | undefined): void {
   if (isLoopback(host) || token) return;
   throw new InputError(
-    `--host ${host} lets other machines in, which needs --token TEXT (or WEBGRPO_TOKEN); leave --host out to serve this machine alone.`,
+    `--host ${host} admits other machines, which needs --token TEXT (or WEBGRPO_TOKEN). Leave --host out to serve this machine alone.`,
   );
 }
 
@@ -81,7 +81,9 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
     const late = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
-    const words = late ? 'The request took too long to arrive; send it at once.' : 'The request is not valid HTTP.';
+    const words = late
+      ? 'The request took too long to arrive. Send it without pauses.'
+      : 'The request is not valid HTTP.';
     const { status, body } = new ApiError(words, { status: late ? 408 : 400 });
     const text = JSON.stringify(body);
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Type: application/json`;
@@ -90,7 +92,7 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
   server.listen(port, host);
   await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
     const why = error.code ?? error.message;
-    throw new InputError(`Cannot listen on ${host}:${port} (${why}); choose another --port or --host.`);
+    throw new InputError(`Cannot listen on ${host}:${port} (${why}). Choose another --port or --host.`);
   });
   const { port: taken } = server.address() as AddressInfo;
   const close = async () => {
@@ -205,7 +207,7 @@ function checkCaller(
   const isAllowed = origin !== undefined && allowOrigins.includes(origin);
   if (!isAllowed && (origin !== undefined || headers['sec-fetch-site'] === 'cross-site'))
     throw forbidden(
-      `The page at ${JSON.stringify(origin ?? 'another site')} may not ask; start with --allow-origin for it.`,
+      `The page at ${JSON.stringify(origin ?? 'another site')} is not allowed to send requests. Start the server with --allow-origin for it.`,
     );
   if (!isAllowed) return;
   response.setHeader('Access-Control-Allow-Origin', origin);
@@ -220,8 +222,8 @@ function checkToken({ headers }: IncomingMessage, token: string | undefined): vo
   const digest = (text: string) => createHash('sha256').update(text).digest();
   const given = /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
   if (given !== undefined && timingSafeEqual(digest(given), digest(token))) return;
-  const what = given === undefined ? 'The request has no token' : 'The token is another';
-  throw new ApiError(`${what}; send "Authorization: Bearer" with the one that the server was started with.`, {
+  const what = given === undefined ? 'The request has no token' : 'The token is wrong';
+  throw new ApiError(`${what}. Send "Authorization: Bearer" with the token that the server was started with.`, {
     status: 401,
     code: 'invalid_api_key',
   });

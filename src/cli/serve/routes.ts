@@ -50,7 +50,7 @@ export function routes(run: ServedRun): Routes {
   async function complete(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
     const call = readRequest(await request.json(), groups.served);
     if (calls >= maxCalls)
-      throw new ApiError(`${maxCalls} calls are in flight, which is as many as wait here; try again.`, {
+      throw new ApiError(`${maxCalls} calls are in flight, which is the limit. Try again later.`, {
         status: 429,
         code: 'too_many_calls',
       });
@@ -113,7 +113,7 @@ async function step({ groups, trainBatchSize, step: take }: ServedRun, request: 
   const { groups: asked = trainBatchSize } = readBody(STEP, await request.json());
   const conflict = (words: string) => new ApiError(words, { status: 409 });
   if (!take)
-    throw conflict('Steps are taken as soon as enough groups are complete (--steps auto); start with --steps manual.');
+    throw conflict('Steps are taken as soon as enough groups are complete (--steps auto). Start with --steps manual.');
   const count = asked === 'all' ? groups.complete : asked;
   if (groups.complete < Math.max(1, count))
     throw conflict(`${groups.complete} groups are complete, but the step takes ${count}.`);

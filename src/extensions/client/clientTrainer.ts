@@ -77,7 +77,7 @@ export class ClientTrainer {
       );
     if (!(await this.groups.wait(count, signal)))
       throw new InputError(
-        `The step waited for ${count} complete groups, and was ended when there were ${this.groups.complete}.`,
+        `The step waited for ${count} complete groups, and was stopped when there were ${this.groups.complete}.`,
       );
     this.groups.requestStep(count);
     try {

@@ -27,7 +27,7 @@ import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
 
 const runOverError = (): ApiError =>
-  new ApiError('The run is over; it takes no further episodes.', { status: 503, code: 'run_over' });
+  new ApiError('The run has ended and accepts no more episodes.', { status: 503, code: 'run_over' });
 
 /** Groups the episodes of clients and hands complete groups to the trainer. */
 export class ClientGroups extends NothingInFlight implements SampleSource {
@@ -187,7 +187,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const count = this.#requestedGroups ?? this.#config.data.trainBatchSize;
     if (this.#complete.length < count)
       throw new InputError(
-        `${this.#complete.length} groups are complete, but the step takes ${count}; reward more episodes first.`,
+        `The step needs ${count} complete groups, but only ${this.#complete.length} are complete. Reward more episodes first.`,
       );
     await rollout.pause();
     const groups = this.#complete.splice(0, count);
@@ -323,7 +323,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     if (this.#closed) throw runOverError();
     if (this.#groupOf.size >= maxTrajectories)
       throw new ApiError(
-        `${maxTrajectories} episodes are open or wait for their step; reward or abort some, or train a step, then try again.`,
+        `The limit of ${maxTrajectories} open or waiting episodes is reached. Reward or abort some, or train a step, then retry.`,
         { status: 429, code: 'too_many_trajectories' },
       );
     const key = keyOf(request, trajectory.groupName);

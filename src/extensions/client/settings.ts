@@ -29,7 +29,7 @@ export interface ClientLimits {
 export const NO_TASK = {
   name: 'client',
   train: (): never => {
-    throw new InputError('Episodes come from clients; there are no problems to draw.');
+    throw new InputError('Episodes come from clients. There are no problems to sample.');
   },
   heldOut: () => [],
   reward: (): never => {
@@ -50,7 +50,7 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
   ].find(([, isSet]) => isSet)?.[0];
   if (wrong)
     throw new InputError(
-      `${wrong} is set, but clients make the samples and give the rewards of this run; leave it out.`,
+      `${wrong} is set, but clients make the samples and give the rewards of this run. Leave it out.`,
     );
 }
 

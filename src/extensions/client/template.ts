@@ -77,7 +77,7 @@ export class CallTemplate {
     if (!this.tokenizer.namesControl(JSON.stringify(schemas))) return { tools: schemas };
     throw refuse(
       'tools',
-      'The tools name a control token of the model, which would be read as one in the prompt; rename it.',
+      'The tools name a control token of the model, which would be read as one in the prompt. Rename it.',
     );
   }
 

@@ -125,7 +125,7 @@ export class ClientTrajectory {
   reward(score: number, options: RewardOptions = {}): void {
     this.#expectOpen();
     if (this.#underWay > 0)
-      throw new ApiError('A call is under way; give the reward when it is answered, or abort it first.', {
+      throw new ApiError('A call is in flight. Give the reward when it is answered, or abort it first.', {
         status: 409,
       });
     const rows = this.rows();
@@ -271,7 +271,7 @@ export class ClientTrajectory {
       throw refuse(
         'messages',
         `The messages have ${contextIds.length} tokens, but a context holds ${maxPromptLength + maxResponseLength} ` +
-          '(data.maxPromptLength + data.maxResponseLength), and a reply needs one of them; shorten them, or raise those keys.',
+          '(data.maxPromptLength + data.maxResponseLength), and a reply needs one of them. Shorten them, or raise those keys.',
         'context_length_exceeded',
       );
     const requestId = this.#requestIds.get(sequence) ?? `${this.id}.${this.#calls++}`;
@@ -346,8 +346,8 @@ export class ClientTrajectory {
   }
 
   #isOver(): ApiError {
-    const how = this.state === 'rewarded' ? 'has its reward' : 'was given up';
-    return new ApiError(`This trajectory ${how}, which ended it; make a client for another.`, { status: 409 });
+    const how = this.state === 'rewarded' ? 'has its reward' : 'was cancelled';
+    return new ApiError(`This trajectory ${how}, which ended it. Create a client for another.`, { status: 409 });
   }
 }
 

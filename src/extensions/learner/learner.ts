@@ -91,7 +91,7 @@ export class Learner {
   ): Promise<TokenValues> {
     const { config } = temperature === undefined ? this : sampleSettings(this.config, { temperature });
     if (temperature === 0)
-      throw new InputError('logProbs: temperature is 0, at which one token has all the probability; take 1.');
+      throw new InputError('logProbs: temperature is 0, at which one token has all the probability. Set it to 1.');
     const { samples, masks } = packedRows('logProbs', rows, this.#limits);
     const model = reference ? this.#reference() : this.engine.model;
     const lengths = rows.map(({ tokens }) => tokens.length);
@@ -160,7 +160,7 @@ export class Learner {
     return this.#turns.alone(async () => {
       if (this.#accumulated === 0)
         throw new InputError(
-          'optimStep: there is no gradient; call forwardBackward before it, or await the one that failed.',
+          'optimStep: there is no gradient. Call forwardBackward before it, or await the one that failed.',
         );
       const lr = options.lr ?? scheduledLr(this.config, this.#updates);
       const { model, rollout } = this.engine;
@@ -217,7 +217,7 @@ export class Learner {
     return this.#turns.alone(async () => {
       if (this.#accumulated > 0)
         throw new InputError(
-          'saveState: a gradient waits, which a state does not hold; call optimStep or zeroGrad before it.',
+          'saveState: a state cannot hold the gradient that is there. Call optimStep or zeroGrad before it.',
         );
       return this.#export();
     });
@@ -290,7 +290,7 @@ export class Learner {
     const { reference } = this.engine;
     if (reference) return reference;
     throw new InputError(
-      'logProbs: the engine has no reference; make it with `withReference: true` beside engineSizes(config).',
+      'logProbs: the engine has no reference. Create it with `withReference: true` in addition to engineSizes(config).',
     );
   }
 }

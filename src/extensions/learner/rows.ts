@@ -29,7 +29,7 @@ const ABOVE_ZERO = 1e-3;
 /** Packs adjacent rows of one group behind their shared prompt. Throws InputError if a row is invalid. */
 export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits): PackedRows {
   if (!isList(rows) || rows.length === 0)
-    throw new InputError(`${verb}: rows is ${Array.isArray(rows) ? 'empty' : show(rows)}; give a list of rows.`);
+    throw new InputError(`${verb}: rows is ${Array.isArray(rows) ? 'empty' : show(rows)}. Give a list of rows.`);
   const packed: PackedRows = { samples: [], masks: [] };
   rows.forEach((row, i) => {
     const { tokens, mask, promptLength } = checkedRow(`${verb}: row ${i}`, row, limits);
@@ -57,9 +57,9 @@ export function policyData(rows: readonly TrainRow[], limits: RowLimits, setting
       const what = `${verb}: row ${i}`;
       const value = row[name];
       if (value === undefined && absent === undefined)
-        throw new InputError(`${what} has no ${name}, which the loss reads; give ${EXPECTED[name]}.`);
+        throw new InputError(`${what} has no ${name}, which the loss reads. Give ${EXPECTED[name]}.`);
       if (typeof value === 'number' && name !== 'advantages')
-        throw new InputError(`${what}: ${name} is ${value}; give ${EXPECTED[name]}.`);
+        throw new InputError(`${what}: ${name} is ${value}. Give ${EXPECTED[name]}.`);
       return checkedValues(what, name, value ?? absent!, row.tokens.length, masks[i]);
     });
   const oldLogProbs = field('logProbs', reads.logProbs ? undefined : 0);
@@ -76,25 +76,26 @@ export function policyData(rows: readonly TrainRow[], limits: RowLimits, setting
 }
 
 const EXPECTED = {
-  advantages: 'one number, or one a token',
-  logProbs: 'one number a token, as `sample` does',
+  advantages: 'one number, or one per token',
+  logProbs: 'one number per token, as `sample` does',
   refLogProbs: 'those of `logProbs(rows, { reference: true })`, or klLossCoef 0',
 };
 
 function checkedRow(what: string, row: Row, { vocabSize, maxPositions }: RowLimits) {
-  if (typeof row !== 'object' || row === null) throw new InputError(`${what} is ${show(row)}; give { tokens, mask }.`);
+  if (typeof row !== 'object' || row === null) throw new InputError(`${what} is ${show(row)}. Give { tokens, mask }.`);
   const [tokens, marks] = [tokensOf(what, row.tokens, vocabSize), numbersOf(what, 'mask', row.mask)];
   const T = tokens.length;
-  if (T < 2) throw new InputError(`${what} has ${T} tokens; at least 2 are needed, one to predict the next from.`);
+  if (T < 2) throw new InputError(`${what} has ${T} tokens. At least 2 are needed, one to predict the next from.`);
   if (T > maxPositions)
     throw new InputError(
-      `${what} has ${T} tokens; at most ${maxPositions} fit (data.maxPromptLength + data.maxResponseLength).`,
+      `${what} has ${T} tokens. At most ${maxPositions} fit (data.maxPromptLength + data.maxResponseLength).`,
     );
   if (marks.length !== T)
-    throw new InputError(`${what} has a mask of ${marks.length} for ${T} tokens; give one a token.`);
+    throw new InputError(`${what} has a mask of ${marks.length} for ${T} tokens. Give one per token.`);
   const odd = marks.findIndex((mark) => mark !== 0 && mark !== 1);
-  if (odd >= 0) throw new InputError(`${what}: mask[${odd}] is ${shown(marks[odd])}; 1 = trained, 0 = not.`);
-  if (marks[0] === 1) throw new InputError(`${what}: mask[0] is 1, but nothing predicts the first token; set it to 0.`);
+  if (odd >= 0)
+    throw new InputError(`${what}: mask[${odd}] is ${shown(marks[odd])}; allowed: 1 (trained) or 0 (not trained).`);
+  if (marks[0] === 1) throw new InputError(`${what}: mask[0] is 1, but nothing predicts the first token. Set it to 0.`);
   const first = marks.indexOf(1);
   const longest = first < 0 ? T : first;
   const { promptLength = longest } = row;
@@ -118,16 +119,16 @@ export function tokensOf(what: string, ids: ArrayLike<number>, vocabSize: number
 function checkedValues(what: string, name: keyof typeof EXPECTED, value: unknown, T: number, mask: Uint8Array) {
   const values = typeof value === 'number' ? undefined : numbersOf(what, name, value);
   if (values && values.length !== T)
-    throw new InputError(`${what} has ${values.length} ${name} for ${T} tokens; give one a token.`);
+    throw new InputError(`${what} has ${values.length} ${name} for ${T} tokens. Give one per token.`);
   const prompt = T - mask.length;
   return Float64Array.from(mask, (m, t) => {
     if (m === 0) return 0;
     const x = values ? values[prompt + t] : (value as number);
     const at = values ? `${name}[${prompt + t}]` : name;
     if (!Number.isFinite(x) || Math.abs(x) > MAX_FLOAT32)
-      throw new InputError(`${what}: ${at} is ${shown(x)}; give a finite number of float32's range.`);
+      throw new InputError(`${what}: ${at} is ${shown(x)}. Give a finite number of float32's range.`);
     if (name !== 'advantages' && x > ABOVE_ZERO)
-      throw new InputError(`${what}: ${at} is ${x}; the natural log of a probability is at most 0.`);
+      throw new InputError(`${what}: ${at} is ${x}; allowed: at most 0, as a natural log of a probability.`);
     return x;
   });
 }
@@ -139,7 +140,7 @@ const shown = (x: unknown): string => (typeof x === 'number' ? String(x) : show(
 function numbersOf(what: string, name: string, value: unknown): number[] {
   if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView)))
     return Array.from(value as ArrayLike<number>);
-  throw new InputError(`${what}: ${name} is ${show(value)}; give an array of numbers.`);
+  throw new InputError(`${what}: ${name} is ${show(value)}. Give an array of numbers.`);
 }
 
 /** Narrows to unknown[]. `Array.isArray` would narrow to any[]. */

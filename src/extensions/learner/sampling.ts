@@ -27,7 +27,7 @@ export function sampleRequests(
 ): (step: number) => GenerateRequest[][] {
   if (!Array.isArray(prompts) || prompts.length === 0)
     throw new InputError(
-      `sample: prompts is ${show(prompts)}; give a list of texts, lists of messages or lists of token ids.`,
+      `sample: prompts is ${show(prompts)}. Give a list of texts, lists of messages or lists of token ids.`,
     );
   if (!(Number.isInteger(n) && n >= 1))
     throw new InputError(`sample: n is ${show(n)}; allowed: an integer of at least 1.`);

@@ -83,7 +83,7 @@ function lossOf(
   if (typeof loss === 'object' && typeof loss?.row === 'function') return { userLoss: loss, base: { actor } };
   if (typeof loss !== 'string')
     throw new InputError(
-      `forwardBackward: the loss is ${describeType(loss)}; give a name, a row of defineLoss, or a function.`,
+      `forwardBackward: the loss is ${describeType(loss)}. Give a name, a row of defineLoss, or a function.`,
     );
   if (Object.hasOwn(SUMMED_LOSSES, loss))
     return {
@@ -104,7 +104,7 @@ function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) 
   if (method !== undefined) return { algorithm: { name: method }, actor: sizesOf(actor) };
   if (!Object.hasOwn(POLICY_LOSSES, name)) {
     const known = new Set([...Object.keys(POLICY_LOSSES), ...Object.keys(recipes), ...Object.keys(SUMMED_LOSSES)]);
-    throw new InputError(`forwardBackward: there is no loss "${name}"; known are ${[...known].join(', ')}.`);
+    throw new InputError(`forwardBackward: there is no loss "${name}"; known: ${[...known].join(', ')}.`);
   }
   const { lossAggMode } = VERL_DEFAULTS.actor;
   return { algorithm: {}, actor: { ...sizesOf(actor), lossAggMode, policyLoss: { lossMode: name } } };
@@ -132,7 +132,7 @@ function finiteLoss(loss: CustomLoss): CustomLoss {
       if (bad >= 0)
         throw new UserCodeError(
           'loss returned',
-          `The loss returned ${result[name]![bad]} as ${name}[${bad}]; return finite numbers.`,
+          `The loss returned ${result[name]![bad]} as ${name}[${bad}]. Return finite numbers.`,
         );
     }
     return result;
@@ -190,7 +190,7 @@ const resolved = (config: TrainConfig, verb: string, changes: object): TrainConf
 function checkNames(verb: string, options: object, known: readonly string[]): void {
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown !== undefined)
-    throw new InputError(`${verb}: there is no option "${unknown}"; there are ${known.join(', ')}.`);
+    throw new InputError(`${verb}: there is no option "${unknown}". There are ${known.join(', ')}.`);
 }
 
 /** Removes undefined options, which count as not given. */

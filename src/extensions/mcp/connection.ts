@@ -33,8 +33,8 @@ async function loadSdk() {
     return { ...client, ...types };
   } catch (error) {
     throw new InputError(
-      `MCP tools need the package @modelcontextprotocol/sdk, which is not there (${describe(error).split('\n')[0]}); ` +
-        'install it with "npm install @modelcontextprotocol/sdk".',
+      `MCP tools need the package @modelcontextprotocol/sdk, which is not installed (${describe(error).split('\n')[0]}). ` +
+        'Install it with "npm install @modelcontextprotocol/sdk".',
     );
   }
 }

@@ -56,7 +56,7 @@ class Reader {
   /** Converts a part of the schema. @param within references that contain this part */
   read(part: unknown, depth = 0, within: readonly string[] = []): ArgumentSchema {
     if (part === true || part === undefined) return {};
-    if (!isObject(part)) return this.#any(part === false ? 'false' : 'a schema that is none');
+    if (!isObject(part)) return this.#any(part === false ? 'false' : 'an invalid schema');
     if (depth > MAX_DEPTH) return this.#any(`nested over ${MAX_DEPTH} deep`);
     if (++this.#parts > MAX_PARTS) return this.#any(`over ${MAX_PARTS} parts`);
     for (const keyword of LEFT_OUT) if (part[keyword] !== undefined) this.#note(keyword);

@@ -61,7 +61,7 @@ export class McpSession {
     const { stats } = this.#options;
     const options = { signal, timeout: LONGEST_TIMER_MS, onprogress: () => void stats.progress++ };
     for (let tries = 1; ; tries++) {
-      const connection = await untilAborted(this.#alive(), signal, 'the call was given up');
+      const connection = await untilAborted(this.#alive(), signal, 'the call was cancelled');
       try {
         const result = await connection.request('tools/call', { name, arguments: args }, options);
         this.#losses = 0;
@@ -109,8 +109,7 @@ export class McpSession {
   async #alive(): Promise<Connection> {
     const server = `the MCP server "${this.#options.name}"`;
     if (this.#isClosed) throw new Error(`${server} is closed`);
-    if (this.#losses >= MAX_LOSSES)
-      throw new Error(`${server} is gone: it was lost ${this.#losses} times, one after another`);
+    if (this.#losses >= MAX_LOSSES) throw new Error(`${server} is gone: it was lost ${this.#losses} times in a row`);
     const connection = await this.#open().catch((error: unknown) => {
       throw new Error(this.#words(error), { cause: error });
     });
@@ -134,9 +133,9 @@ export class McpSession {
     const server = `the MCP server "${name}"`;
     if (error instanceof InputError) return redact(error.message.replace(/\.$/, ''));
     const status = statusOf(error);
-    if (status === 401 || status === 403) return `${server} answers HTTP ${status}: it wants other \`headers\``;
+    if (status === 401 || status === 403) return `${server} answers HTTP ${status}: it needs other \`headers\``;
     if (status !== undefined && status >= 300 && status < 400)
-      return `${server} answers HTTP ${status}: it sends to another host, which is not followed; name that address`;
+      return `${server} answers HTTP ${status}: it sends to another host, which is not followed. Name that address`;
     if (status !== undefined) return `${server} answers HTTP ${status}`;
     if (isClosedError(error) || isClosedPipe(error)) return `${server} closed the connection before it answered`;
     if (isNetworkError(error)) return `${server} cannot be reached (${redact(causeOf(error))})${inPage()}`;

@@ -115,7 +115,7 @@ export class ProcessTransport implements Transport {
 
 function startProblem({ code, message }: NodeJS.ErrnoException, { command, cwd }: McpCommand): string {
   const [where, folder] = cwd === undefined ? ['', ''] : [` in ${cwd}`, `, or no folder ${cwd}`];
-  const why = code === 'ENOENT' ? `: there is no such program${folder}; check \`command\`` : `${where}: ${message}`;
+  const why = code === 'ENOENT' ? `: there is no such program${folder}. Check \`command\`` : `${where}: ${message}`;
   return `The MCP server "${command}" does not start${why}.`;
 }
 

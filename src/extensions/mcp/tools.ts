@@ -127,21 +127,21 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
 function addressOf(server: string | URL | McpCommand, { allowHttp = false, headers }: McpOptions): McpServer {
   if (typeof server !== 'string' && !(server instanceof URL)) {
     if (typeof server?.command === 'string' && server.command !== '') return server;
-    throw new InputError('An MCP server needs a `command` or a URL; give { command, args } or "https://...".');
+    throw new InputError('An MCP server needs a `command` or a URL. Give { command, args } or "https://...".');
   }
   const url = URL.canParse(String(server)) ? new URL(String(server)) : undefined;
   if (!url || !/^https?:$/.test(url.protocol))
     throw new InputError(
-      'The address of an MCP server is no http or https URL; to start a program, give { command, args }.',
+      'The address of an MCP server is not an http or https URL. To start a program, give { command, args }.',
     );
   if (url.username !== '' || url.password !== '')
     throw new InputError(
-      `The address of the MCP server ${url.host} holds a name or a password; send it in \`headers\`.`,
+      `The address of the MCP server ${url.host} holds a name or a password. Send it in \`headers\`.`,
     );
   const isLocal = isLoopback(url.hostname);
   if (url.protocol === 'http:' && !isLocal && !allowHttp)
     throw new InputError(
-      `The MCP server ${url.host} is addressed by http, which others on the way can read; use https, or set allowHttp.`,
+      `The MCP server ${url.host} is addressed by http, which anyone on the network path can read. Use https, or set allowHttp.`,
     );
   for (const [key, value] of Object.entries(headers ?? {}))
     if (!/^[\w!#$%&'*+.^`|~-]+$/.test(key) || /[\r\n\0]/.test(value))
@@ -180,12 +180,12 @@ function choose(listed: unknown[], server: string, { include }: McpOptions, maxT
   const missing = include?.find((name) => !named.has(name));
   if (missing !== undefined)
     throw new InputError(
-      `The MCP server "${server}" has no tool "${missing}"; there is ${cutText([...named.keys()].join(', '), 500)}.`,
+      `The MCP server "${server}" has no tool "${missing}". There is ${cutText([...named.keys()].join(', '), 500)}.`,
     );
   const chosen = include ? include.map((name) => named.get(name)) : listed;
   if (chosen.length > maxTools)
     throw new InputError(
-      `The MCP server "${server}" lists more than ${maxTools} tools; choose some by \`include\`, or raise maxTools.`,
+      `The MCP server "${server}" lists more than ${maxTools} tools. Choose some by \`include\`, or raise maxTools.`,
     );
   return chosen;
 }
@@ -201,7 +201,7 @@ function readTools(listed: unknown[], server: string, { prefix = '' }: McpOption
   for (const tool of listed) {
     const serverName = isObject(tool) ? tool['name'] : undefined;
     if (!isObject(tool) || typeof serverName !== 'string' || serverName === '') {
-      notes.push(`${server}: a tool without a name is left out`);
+      notes.push(`${server}: a tool without a name is skipped`);
       continue;
     }
     const keywords: Notes = new Map();
@@ -210,15 +210,15 @@ function readTools(listed: unknown[], server: string, { prefix = '' }: McpOption
     const parameters = readInputSchema(tool['inputSchema'] ?? {}, keywords);
     if (!parameters || tools.some((other) => other.name === name)) {
       notes.push(
-        `${server}: tool "${shown}" is left out: ${parameters ? 'its name is taken' : 'its schema is of no object'}`,
+        `${server}: tool "${shown}" is skipped: ${parameters ? 'its name is taken' : 'its schema is not of an object'}`,
       );
       continue;
     }
     if (name !== `${prefix}${serverName}`) notes.push(`${server}: tool "${shown}" is named "${name}"`);
     const description = typeof tool['description'] === 'string' ? tool['description'] : '';
     if (description.length > MAX_DESCRIPTION)
-      notes.push(`${server}: the description of "${name}" is cut from ${description.length} characters`);
-    if (keywords.size > 0) notes.push(`${server}: "${name}": not held by constrained calls: ${placesOf(keywords)}`);
+      notes.push(`${server}: the description of "${name}" is truncated from ${description.length} characters`);
+    if (keywords.size > 0) notes.push(`${server}: "${name}": not enforced by constrained calls: ${placesOf(keywords)}`);
     tools.push({ name, description: cutText(description, MAX_DESCRIPTION), parameters, serverName });
   }
   return tools;

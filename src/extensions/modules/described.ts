@@ -59,6 +59,6 @@ export function checkTask(address: string, given: unknown): Task {
 
 const notATask = (address: string, why: string): InputError =>
   new InputError(
-    `The task module ${address} gives no task (${why}): its default export is { name, train, heldOut, reward, tools? }, or a function ` +
-      'of task.options that gives one; its name is 1 to 64 letters, digits, ., _ and -.',
+    `The task module ${address} does not export a task (${why}). Export { name, train, heldOut, reward, tools? } by default, or a ` +
+      'function of task.options that returns one, with a name of 1 to 64 letters, digits, ., _ and -.',
   );

@@ -80,17 +80,17 @@ class Calls {
 
   #named(what: string, call: string, ms: number, error: unknown): Error {
     const whole = `${what} of task module ${this.#address}`;
-    if (!(error instanceof GuestError)) return blame(call, whole, error, 'see docs/guides/tasks.md');
+    if (!(error instanceof GuestError)) return blame(call, whole, error, 'See docs/guides/tasks.md');
     const said: Record<GuestError['kind'], [string, string]> = {
       time: ['took too long', `ran longer than ${ms / 1000} s (task.timeoutS) or broke its sandbox, and was ended`],
-      result: ['returned', `gave what cannot cross: ${error.message}`],
+      result: ['returned', `returned what cannot leave the sandbox: ${error.message}`],
       threw: ['threw', `threw "${error.message}"${error.place}`],
     };
     const [kind, how] = said[error.kind];
     const isToolOutput = call === 'tool.execute' && error.kind === 'result';
     return new UserCodeError(
       isToolOutput ? TOOL_RETURNED : `${call} ${kind}`,
-      `${whole} ${how}; see docs/guides/tasks.md.`,
+      `${whole} ${how}. See docs/guides/tasks.md.`,
       {
         cause: error,
       },
@@ -108,7 +108,7 @@ function taskOf(calls: Calls, { name, methods, tools, ...fields }: DescribedTask
       const what = 'The list of held-out problems';
       const problems = await calls.of<Problem[]>(what, 'heldOut', [count]);
       if (Array.isArray(problems)) return problems.slice(0, count);
-      throw new UserCodeError('heldOut returned', `${what} of task "${name}" is no list.`);
+      throw new UserCodeError('heldOut returned', `${what} of task "${name}" is not a list.`);
     },
     reward: (sample) => {
       const { toolStates = {}, ...data } = sample;

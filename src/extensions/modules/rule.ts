@@ -96,7 +96,7 @@ export class Rule<K extends RuleKind> {
     const read = (address: string) =>
       address in texts
         ? Promise.resolve(texts[address])
-        : Promise.reject(new RuleError(kind, `import "${address.slice(ROOT.length)}": a rule imports nothing.`));
+        : Promise.reject(new RuleError(kind, `import "${address.slice(ROOT.length)}": a rule cannot import.`));
     const module = new SandboxedModule({ entry: `${ROOT}program.js`, root: ROOT, read }, {});
     try {
       await module.open();
@@ -133,10 +133,10 @@ function ruleError(kind: RuleKind, thrown: unknown, timeMs: number): Error {
   if (!(error instanceof GuestError)) return error as Error;
   const isToolOutput = kind === 'tool' && error.kind === 'result';
   const said = {
-    time: `it ran longer than ${timeMs / 1000} s and was ended; look for a loop that does not end.`,
+    time: `it ran longer than ${timeMs / 1000} s and was ended. Look for a loop that does not end.`,
     result: isToolOutput
-      ? `it returned ${error.message}; return a text or any other JSON value, null for nothing.`
-      : `it gave what is no plain data: ${error.message}.`,
+      ? `it returned ${error.message}. Return a text or any other JSON value, null for nothing.`
+      : `it returned what is not plain data: ${error.message}.`,
     threw: `${error.message}.`,
   };
   const [, line, column] = new RegExp(`${ROOT}${kind}\\.js:(\\d+)(?::(\\d+))?`).exec(error.trace) ?? [];

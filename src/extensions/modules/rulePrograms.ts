@@ -8,7 +8,7 @@ if (typeof rule.reward !== 'function') throw new TypeError('there is no "export 
 const scoreOf = (tried) => {
   const score = rule.reward(tried);
   if (typeof score === 'number' && Number.isFinite(score)) return score;
-  throw new TypeError('reward gave ' + String(score) + '; return a number');
+  throw new TypeError('reward returned ' + String(score) + '. Return a number');
 };
 export default { run: (tries) => tries.map(scoreOf) };
 `;
@@ -27,7 +27,7 @@ const tokenAt = (rows, e, shift) => {
 };
 const number = (value, what) => {
   if (typeof value === 'number' && Number.isFinite(value)) return value;
-  throw new TypeError('loss gave ' + String(value) + what + '; return a number, or { loss, grad }');
+  throw new TypeError('loss returned ' + String(value) + what + '. Return a number, or { loss, grad }');
 };
 const valueAt = (rows, e, shift) => {
   const given = rule.loss(tokenAt(rows, e, shift));

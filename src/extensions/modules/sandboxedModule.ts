@@ -120,7 +120,7 @@ export class SandboxedModule {
       const [files, bytes] = [this.#texts.size + missing.length, [...this.#texts.values()].join('').length];
       if (files > SOURCE_LIMITS.files || bytes > SOURCE_LIMITS.bytes)
         throw new InputError(
-          `The task module ${entry} imports too much: ${files} files, ${bytes} characters; at most ${SOURCE_LIMITS.files} files ` +
+          `The task module ${entry} imports too much: ${files} files, ${bytes} characters. At most ${SOURCE_LIMITS.files} files ` +
             `and ${SOURCE_LIMITS.bytes} characters.`,
         );
       const texts = await Promise.all(missing.map((address) => read(address)));

@@ -28,7 +28,7 @@ export function moduleUrl(address: string): URL {
   if (url && isOpen && (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))))
     return url;
   throw new InputError(
-    `task.module is "${shown(address)}"; an address is https://..., without a name or password in it, or http:// of this machine.`,
+    `task.module is "${shown(address)}"; allowed: https://... without a user name or password, or http:// of this machine.`,
   );
 }
 
@@ -47,7 +47,7 @@ export async function fetchSource(address: string, limits: SourceLimits = SOURCE
     return await readModule(response, limits.fileBytes, refuse);
   } catch (error) {
     if (error instanceof InputError) throw error;
-    if (ending.signal.aborted) throw refuse(`did not come in ${limits.timeoutMs / 1000} s`);
+    if (ending.signal.aborted) throw refuse(`did not arrive in ${limits.timeoutMs / 1000} s`);
     const { cause } = error as { cause?: unknown };
     const why = cause === undefined ? describe(error) : `${describe(error)}: ${describe(cause)}`;
     const inPage = typeof document === 'undefined' ? '' : '; its server has to allow other sites to read it (CORS)';
@@ -61,12 +61,12 @@ export async function fetchSource(address: string, limits: SourceLimits = SOURCE
 async function readModule(response: Response, most: number, refuse: (what: string) => InputError): Promise<string> {
   if (response.type === 'opaqueredirect' || (response.status >= 300 && response.status < 400)) {
     const to = response.headers.get('location');
-    throw refuse(`redirects${to === null ? '' : ` to ${to.slice(0, 200)}`}; give the address that it leads to`);
+    throw refuse(`redirects${to === null ? '' : ` to ${to.slice(0, 200)}`}. Give the address that it leads to`);
   }
-  if (!response.ok) throw refuse(`is not there: its server answered ${response.status}`);
+  if (!response.ok) throw refuse(`was not found: its server answered ${response.status}`);
   const type = response.headers.get('content-type')?.split(';')[0].trim() ?? '';
   if (!/^($|text\/plain$|(text|application)\/(x-)?(java|ecma)script$)/i.test(type))
-    throw refuse(`is ${type}; a module is sent as text/javascript or text/plain`);
+    throw refuse(`is ${type}, not text/javascript or text/plain`);
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for (const reader = response.body!.getReader(); ;) {
@@ -79,7 +79,7 @@ async function readModule(response: Response, most: number, refuse: (what: strin
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(concat(Uint8Array, chunks));
   } catch {
-    throw refuse('is no text in UTF-8');
+    throw refuse('is not UTF-8 text');
   }
 }
 

@@ -55,7 +55,7 @@ export async function compareLosses(
   try {
     checkTokens(step.samples, engine.model.config.vocabSize);
   } catch (error) {
-    throw new InputError(`${(error as Error).message} Take a checkpoint of the run that kept the samples.`);
+    throw new InputError(`${(error as Error).message} Use a checkpoint of the run that saved the samples.`);
   }
   const cosines = losses.map(() => losses.map(() => NaN));
   const results: ReplayedLoss[] = [];
@@ -90,7 +90,7 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
   const update = await updater.gradients(samples, tokens, step.step);
   if (!update)
     throw new InputError(
-      `--algorithm ${name}: no sample of step ${step.step} has a token to train on; take another step.`,
+      `--algorithm ${name}: no sample of step ${step.step} has a token to train on. Choose another step.`,
     );
   const { batch, loss, metrics } = update;
   const gradients = await engine.model.exportGradients();
@@ -121,7 +121,7 @@ async function extrasOf(
   const bypass = correctionSettings(config).bypassMode;
   const needsReference = config.actor.useKlLoss || config.algorithm.useKlInReward;
   if (needsReference && !refLogProbs)
-    throw new InputError('its KL term needs log-probs of the reference, which this step was kept without');
+    throw new InputError('its KL term needs log-probs of the reference, which this step was saved without');
   const kept = advantageSettings(config) === advantageSettings(own);
   return {
     ...rest,

@@ -40,5 +40,5 @@ export async function readKept(folder: RunFolder, step: number): Promise<KeptSte
   const file = fileOf(folder, step);
   const kept = await decodeStep(await folder.files.read(file), file);
   if (kept.step === step) return kept;
-  throw new InputError(`${file} holds step ${kept.step}; give it the name step-${kept.step}.safetensors again.`);
+  throw new InputError(`${file} holds step ${kept.step}. Give it the name step-${kept.step}.safetensors again.`);
 }

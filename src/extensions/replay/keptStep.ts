@@ -113,16 +113,16 @@ export async function decodeStep(bytes: Uint8Array, file: string): Promise<KeptS
   const { columns, metadata } = await readColumns(bytes, file);
   if (metadata['format'] !== FORMAT)
     throw new InputError(
-      `${file} is a safetensors file, but none of kept rollouts; webgrpo replay reads rollouts/step-N.safetensors of a run.`,
+      `${file} is a safetensors file, but not one of saved rollouts. Give rollouts/step-N.safetensors of a run.`,
     );
   if (metadata['version'] !== String(VERSION))
     throw new InputError(
-      `${file} is of version ${metadata['version']}, but this webgrpo reads version ${VERSION}; take the webgrpo that wrote it.`,
+      `${file} is of version ${metadata['version']}, but this webgrpo reads version ${VERSION}. Use the webgrpo that wrote it.`,
     );
   try {
     return stepOf(columns, metadata);
   } catch (error) {
-    throw new InputError(`${file} is not as webgrpo writes it (${(error as Error).message}); use another copy of it.`, {
+    throw new InputError(`${file} is not as webgrpo writes it (${(error as Error).message}). Use another copy of it.`, {
       cause: error,
     });
   }
@@ -208,7 +208,7 @@ function jsonOf(all: Told): string {
   } catch (error) {
     const reason = (error as Error).message.split('\n')[0];
     throw new InputError(
-      `trainer.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step (${reason}); leave such values out, or set it to false.`,
+      `trainer.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step (${reason}). Leave such values out, or set it to false.`,
     );
   }
 }

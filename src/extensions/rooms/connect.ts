@@ -29,7 +29,7 @@ export async function idOf(seed: string): Promise<string> {
     return nkeys.fromSeed(new TextEncoder().encode(seed)).getPublicKey();
   } catch {
     throw new InputError(
-      `The join code cannot be read: it is 58 letters that begin with SU, as "webgrpo room" prints it.`,
+      `The join code cannot be read. Give the 58 letters starting with SU, as printed by "webgrpo room".`,
     );
   }
 }
@@ -51,7 +51,7 @@ export interface Credential {
   called?: { server: string; code: string };
 }
 
-const ROOM = { server: 'room', code: 'this join code; use the one that it printed' };
+const ROOM = { server: 'room', code: 'this join code. Use the one that it printed' };
 const ANSWER_MS = 10_000;
 
 /**

@@ -78,7 +78,7 @@ function headOf(bytes: Uint8Array): v.InferOutput<typeof HEAD> {
   try {
     json = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(4, 4 + length)));
   } catch {
-    throw malformed('its head is no JSON');
+    throw malformed('its head is not JSON');
   }
   const result = v.safeParse(HEAD, json);
   if (result.success) return result.output;

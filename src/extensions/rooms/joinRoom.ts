@@ -87,19 +87,19 @@ async function askToJoin(connection: NatsConnection, key: string, { address, nam
   const asking = write('joining', { name, key });
   const answer = await untilDone(() => connection.request(JOIN, asking, { timeout: 10_000 }), signal);
   const { refused } = read('admission', answer.data);
-  if (refused !== undefined) throw new InputError(`The room at ${address} did not let this machine in: ${refused}`);
+  if (refused !== undefined) throw new InputError(`The room at ${address} did not admit this machine: ${refused}`);
 }
 
 async function openRoom(connection: NatsConnection, jsm: JetStreamManager, signal: AbortSignal): Promise<OpenedRoom> {
   const asked = { last_by_subj: stateSubject(STATE.room) };
   const message = await untilDone(() => jsm.direct.getMessage(stateStream, asked), signal);
-  if (!message) throw new InputError('The room has not said yet what it is; try again when its controller runs.');
+  if (!message) throw new InputError('The room has not published its config yet. Try again when its controller runs.');
   return {
     ...read('room', message.data),
     async file(name) {
       const bytes = await untilDone(() => readObject(connection, name), signal);
       if (bytes) return bytes;
-      throw new InputError(`The room has no "${name}"; its controller may not have begun.`);
+      throw new InputError(`The room has no "${name}". Its controller may not have started: try again later.`);
     },
   };
 }
@@ -240,7 +240,7 @@ class RoomWorker {
     const most = this.#connection.info?.max_payload ?? Infinity;
     if (bytes.length > most)
       throw new InputError(
-        `A sample has ${bytes.length} bytes, and the room's server takes ${most}; it needs a larger max_payload.`,
+        `A sample has ${bytes.length} bytes, and the room's server takes ${most}. It needs a larger max_payload.`,
       );
     const index = record.key.slice(uid.length + 1);
     const subject = SAMPLES.subjectOf(id, uid);
@@ -254,7 +254,7 @@ class RoomWorker {
       const { weights, aborted = [], leftOut = [], over = false } = read('notice', data);
       for (const { uid, aborting } of this.#held.keys()) if (aborted.includes(uid)) aborting.abort();
       if (leftOut.includes(this.#parts.key.id))
-        this.#fail(new InputError('The room has left this worker out: a sample of it was rejected.'));
+        this.#fail(new InputError('The room has excluded this worker: one of its samples was rejected.'));
       if (weights) void this.#follow(weights);
       if (over) this.#leave();
     } catch (error) {
@@ -297,7 +297,7 @@ class RoomWorker {
   async #watchConnection(): Promise<void> {
     void this.#connection.closed().then((error) => {
       const why = error instanceof Error ? error.message : 'without a reason';
-      this.#fail(new InputError(`The room's server has closed the connection (${why}); join again.`));
+      this.#fail(new InputError(`The room's server has closed the connection (${why}). Join again.`));
     });
     for await (const { type } of this.#connection.status())
       if (type === 'reconnect') void this.#catchUp().catch(() => {}); // a worker that has left needs no weights

@@ -112,7 +112,7 @@ function parsed(kind: string, data: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data));
   } catch {
-    throw new MessageError('malformed', `A message (${kind}) is no JSON.`);
+    throw new MessageError('malformed', `A message (${kind}) is not JSON.`);
   }
 }
 
@@ -121,7 +121,7 @@ function checked(kind: string, schema: v.GenericSchema, value: unknown): unknown
   if (version !== VERSION)
     throw new MessageError(
       'version',
-      `A message (${kind}) has version ${JSON.stringify(version)}, and ${VERSION} is spoken here; both sides need the same webgrpo.`,
+      `A message (${kind}) has version ${JSON.stringify(version)}, and ${VERSION} is used here. Use the same webgrpo on both sides.`,
     );
   const result = v.safeParse(schema, value);
   if (result.success) return result.output;

@@ -223,9 +223,9 @@ export class NatsRollouter implements Rollouter {
       const uid = uidOf(record.key);
       const index = Number(record.key.slice(uid.length + 1));
       if (!(await this.#host.tickets.isOf(uid, ticket)))
-        throw new MessageError('ticket', `The sample "${record.key}" is of no group that was given out.`);
+        throw new MessageError('ticket', `The sample "${record.key}" belongs to no open group.`);
       if (!Number.isInteger(index) || index < 0 || index >= this.#options.n || record.key !== `${uid}_${index}`)
-        throw new MessageError('malformed', `The key "${record.key}" is of no sample.`);
+        throw new MessageError('malformed', `The key "${record.key}" does not name a sample.`);
       return { key: record.key, index, ticket, record: { ...record, tags: { ...record.tags, worker } } };
     } catch (error) {
       if (!(error instanceof MessageError)) throw error;

@@ -168,7 +168,7 @@ export class RoomHost {
     const counts = this.countsOf(worker);
     if (counts.leftOut) return;
     counts.leftOut = true;
-    this.#options.say?.(`worker ${counts.name} is left out: ${why}`);
+    this.#options.say?.(`worker ${counts.name} is excluded: ${why}`);
     this.notify({ leftOut: [worker] });
   }
 
@@ -185,7 +185,7 @@ export class RoomHost {
     try {
       const { key, name } = read('joining', message.data);
       refused = this.#refusalOf(key);
-      this.#options.say?.(refused === undefined ? `${name} joins` : `${name} was not let in: ${refused}`);
+      this.#options.say?.(refused === undefined ? `${name} joins` : `${name} was not admitted: ${refused}`);
       if (refused === undefined) Object.assign(this.countsOf(key), { name, heardAt: Date.now() });
     } catch (error) {
       if (!(error instanceof MessageError)) throw error;
@@ -196,9 +196,9 @@ export class RoomHost {
 
   /** Returns the reason why a worker cannot join; undefined if it can. */
   #refusalOf(key: string): string | undefined {
-    if (this.workers.get(key)?.leftOut === true) return 'This worker was left out of the room.';
+    if (this.workers.get(key)?.leftOut === true) return 'This worker was excluded from the room.';
     const { maxWorkers = 64 } = this.#options;
-    return this.present(key) < maxWorkers ? undefined : `The room has ${maxWorkers} workers, and takes no more.`;
+    return this.present(key) < maxWorkers ? undefined : `The room is full: it has ${maxWorkers} workers.`;
   }
 
   #status(message: Msg): void {

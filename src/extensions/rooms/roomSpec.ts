@@ -29,7 +29,7 @@ export function checkRoomTask(task: TrainConfig['task']): void {
   });
   if (refused)
     throw new InputError(
-      `The room's config has task.${refused}, which names files or programs of this machine; it is not joined.`,
+      `The room's config has task.${refused}, which names files or programs of this machine. The room is not joined.`,
     );
 }
 

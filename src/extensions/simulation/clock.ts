@@ -68,7 +68,7 @@ export class Clock {
   runUntil(end: Signal): void {
     while (!end.happened) {
       const timer = this.#timers.take();
-      if (!timer) throw new Error('The simulation stands still: everything waits, and nothing is under way.');
+      if (!timer) throw new Error('The simulation is stuck: everything waits and nothing runs.');
       this.now = timer.at;
       timer.run();
     }

@@ -23,7 +23,7 @@ export function runWorkload(profiles: readonly StepProfile[], history: readonly 
   });
   if (known.length === 0)
     throw new InputError(
-      'No step of the run has both a profile and metrics; train with trainer.profile on (the default).',
+      'No step of the run has both a profile and metrics. Train with trainer.profile on (the default).',
     );
   // Programs compile in the first step, so costs are read from the others.
   const warm = known.length > 1 ? known.slice(1) : known;

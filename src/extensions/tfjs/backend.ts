@@ -19,7 +19,7 @@ let holder: { gpu: Gpu; runtime: Promise<TfjsRuntime> } | undefined;
 export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
   if (holder && holder.gpu !== gpu)
     throw new Error(
-      'tfjs serves one GPU device at a time and another one has it; destroy the other tfjs engine first, or use engine "wgsl".',
+      'tfjs serves one GPU device at a time and another one has it. Destroy the other tfjs engine first, or use engine "wgsl".',
     );
   holder ??= { gpu, runtime: start(gpu) };
   return holder.runtime;
@@ -47,7 +47,7 @@ async function importPackages() {
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message.split('\n')[0] : String(cause);
     throw new InputError(
-      `engine is "tfjs", but its packages could not be loaded (${reason}); install them with "npm install @tensorflow/tfjs ` +
+      `engine is "tfjs", but its packages could not be loaded (${reason}). Install them with "npm install @tensorflow/tfjs ` +
         `@tensorflow/tfjs-backend-webgpu" (in a checkout: npm ci), or set engine to "wgsl".`,
       { cause },
     );

@@ -71,7 +71,7 @@ function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: numb
   if (H * rows * rows * 4 <= limit) return;
   throw new InputError(
     `Engine "tfjs" needs ${H * rows * rows * 4} bytes for the attention scores of ${rows} rows but this device binds at ` +
-      `most ${limit}; lower actor.ppoMaxTokenLenPerGpu to ${Math.floor(Math.sqrt(limit / 4 / H))}, or use engine "wgsl".`,
+      `most ${limit}. Lower actor.ppoMaxTokenLenPerGpu to ${Math.floor(Math.sqrt(limit / 4 / H))}, or use engine "wgsl".`,
   );
 }
 
@@ -112,7 +112,7 @@ class TfjsEngine implements ModelEngine {
     this.#runtime = runtime;
     if (weights.buffers.length > 1)
       throw new InputError(
-        `Engine "tfjs" reads weights out of one buffer, but this device needs ${weights.buffers.length} for them; use engine "wgsl".`,
+        `Engine "tfjs" reads weights out of one buffer, but this device needs ${weights.buffers.length} for them. Use engine "wgsl".`,
       );
     this.#blocks = planBlocks(config).blocks;
     this.#arena = runtime.share(weights.buffers[0], [weights.elements]);

@@ -110,7 +110,7 @@ interface AttentionArgs extends Heads {
 
 /** Records attention over [shared prefix | own sequence]. */
 export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D, form }: AttentionArgs): void {
-  if (D > 128) throw new RangeError(`attention: head_dim is ${D}; at most 128 is supported.`);
+  if (D > 128) throw new RangeError(`attention: head_dim is ${D}. At most 128 is supported.`);
   expectElements('attention q [N, H * D]', q, N * H * D);
   expectElements('attention ranges [N, 4]', ranges, N * 4);
   expectElements('attention lse [N, H]', lse, N * H);

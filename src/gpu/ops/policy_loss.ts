@@ -49,13 +49,13 @@ function joined<R extends string, W extends string>(
   for (const name of Object.keys(numbers))
     if (Object.hasOwn(own, name) || !/^[A-Za-z]\w*$/.test(name))
       throw new InputError(
-        `Policy loss "${lossMode}" has a number "${name}"; its name must be of letters and digits, and none of ${Object.keys(own).join(', ')}.`,
+        `Policy loss "${lossMode}" has a number "${name}". Its name must consist of letters and digits and must not be one of ${Object.keys(own).join(', ')}.`,
       );
   const params: Record<string, Scalar> = { ...own };
   for (const name of Object.keys(numbers)) params[name] = 'f32';
   if (Object.keys(params).length > MOST_PARAMS)
     throw new InputError(
-      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} numbers; there is room for ${MOST_PARAMS - Object.keys(own).length}.`,
+      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} numbers. There is room for ${MOST_PARAMS - Object.keys(own).length}.`,
     );
   const fields = Object.entries(params).map(([name, type]) => `  ${name}: ${type},`);
   const head = ['struct Params {', ...fields, '}', ''];
@@ -134,7 +134,7 @@ const NO_CLAMP = 1e30;
 function klId(type: string): number {
   const id = type.endsWith('+') ? KL_IDS.k2 : KL_IDS[type];
   if (id === undefined)
-    throw new RangeError(`Unknown KL type "${type}"; known are ${Object.keys(KL_IDS).join(', ')}, k1+, k3+.`);
+    throw new RangeError(`Unknown KL type "${type}"; known: ${Object.keys(KL_IDS).join(', ')}, k1+, k3+.`);
   return id;
 }
 

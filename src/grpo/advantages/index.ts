@@ -120,9 +120,9 @@ export function ownAdvantages(
   samples: readonly Sample[],
 ): ArrayLike<number>[] {
   const { masks } = inputs;
-  const expected = `return one array of numbers for each of the ${masks.length} samples, as long as its response`;
+  const expected = `Return one array of numbers for each of the ${masks.length} samples, as long as its response`;
   const wrong = (what: string) =>
-    new UserCodeError('advantage returned', `The advantage estimator returned ${what}; ${expected}.`);
+    new UserCodeError('advantage returned', `The advantage estimator returned ${what}. ${expected}.`);
   try {
     const given: unknown = estimator(inputs, samples);
     if (!Array.isArray(given)) throw wrong('no list of arrays');
@@ -153,9 +153,9 @@ export const advantageNames = (): AdvantageEstimator[] =>
 /** Registers a custom estimator; see `registerAdvantage`. Throws InputError if the name is taken or not valid. */
 export function addAdvantage(name: string, advantage: CustomAdvantage): void {
   if (!/^[A-Za-z]\w*$/.test(name))
-    throw new InputError(`An advantage cannot be called "${name}"; take letters, digits and _, a letter first.`);
+    throw new InputError(`An advantage cannot be called "${name}". Use letters, digits and _, starting with a letter.`);
   if (Object.hasOwn(ADVANTAGE_ESTIMATORS, name))
-    throw new InputError(`Advantage "${name}" is one of webgrpo's own; register yours by another name.`);
+    throw new InputError(`Advantage "${name}" is built in. Register yours under another name.`);
   own[name] = advantage;
 }
 
@@ -172,7 +172,7 @@ export function computeAdvantages(
 ): Float64Array[] {
   if (!Object.hasOwn(ADVANTAGE_ESTIMATORS, estimator)) {
     const known = Object.keys(ADVANTAGE_ESTIMATORS).join(', ');
-    throw new RangeError(`Unknown advEstimator "${String(estimator)}"; known are ${known}.`);
+    throw new RangeError(`Unknown advEstimator "${String(estimator)}"; known: ${known}.`);
   }
   return ADVANTAGE_ESTIMATORS[estimator](inputs, { scaleRewards: 'group', ...options });
 }
@@ -181,6 +181,6 @@ const trainedTokens = (mask: ArrayLike<number>): number => Array.from(mask).redu
 
 function need<T>(value: T | undefined, estimator: string, name: string): T {
   if (value === undefined)
-    throw new RangeError(`advEstimator "${estimator}" needs ${name}, which this task does not give.`);
+    throw new RangeError(`advEstimator "${estimator}" needs ${name}, which this task does not provide.`);
   return value;
 }

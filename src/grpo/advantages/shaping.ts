@@ -19,7 +19,7 @@ export function overlongPenalty(
   if (bufferLen <= 0) return 0;
   if (bufferLen > maxResponseLength) {
     throw new RangeError(
-      `overlongBufferLen is ${bufferLen} but answers have at most ${maxResponseLength} tokens; lower it to a part of that.`,
+      `overlongBufferLen is ${bufferLen} but answers have at most ${maxResponseLength} tokens. Lower it to at most that.`,
     );
   }
   const over = responseTokens - (maxResponseLength - bufferLen);

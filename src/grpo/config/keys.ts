@@ -326,7 +326,7 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
       return;
     }
     const notes = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!notes) throw new Error(`Config key "${path}" has no documentation; build it with keys.ts.`);
+    if (!notes) throw new Error(`Config key "${path}" has no documentation. Build it with keys.ts.`);
     keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...notes });
   };
   walk(schema, '');

@@ -20,7 +20,7 @@ export interface Override {
 export function readOverride(text: string): Override {
   const [, path, yaml] = /^([\w.]+)=(.*)$/s.exec(text) ?? [];
   if (path === undefined)
-    throw new InputError(`Cannot read the override ${show(text)}; write it as actor.optim.lr=1e-4.`);
+    throw new InputError(`Cannot read the override ${show(text)}. Write it as actor.optim.lr=1e-4.`);
   return { text, path, value: readYaml(yaml, `The value of the override ${show(text)}`) };
 }
 

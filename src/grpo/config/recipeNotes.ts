@@ -76,7 +76,7 @@ export function foreignClip({ actor, algorithm }: TrainConfig, overridden: reado
   const range = (clip: Partial<Record<(typeof CLIP_KEYS)[number], number | undefined>>) =>
     CLIP_KEYS.map((key) => clip[key]).join(' / ');
   return (
-    `actor.policyLoss.lossMode is ${lossMode}, but the clip (low / high / c) is ${range(actor)}, not its own ${range(wanted)}; ` +
-    `algorithm.name=${own} brings both.`
+    `actor.policyLoss.lossMode is ${lossMode}, but the clip (low / high / c) is ${range(actor)}, not its own ${range(wanted)}. ` +
+    `Set algorithm.name=${own} for both.`
   );
 }

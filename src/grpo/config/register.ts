@@ -38,7 +38,7 @@ export function registerAdvantage(name: string, advantage: CustomAdvantage): voi
  */
 export function registerRecipe(name: string, recipe: Recipe): void {
   if (Object.hasOwn(recipes, name) && !registered.has(name))
-    throw new InputError(`algorithm.name "${name}" is one of webgrpo's own; register yours by another name.`);
+    throw new InputError(`algorithm.name "${name}" is built in. Register yours under another name.`);
   registered.add(name);
   recipes[name] = recipe;
 }

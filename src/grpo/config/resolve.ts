@@ -55,7 +55,7 @@ function requiredGroups(config: TrainConfig, tree: unknown, source: string): num
     source,
     ['data.trainBatchSize', 'asyncTraining.requireBatches', 'actor.ppoMiniBatchSize'],
     `data.trainBatchSize is ${show(written)}, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = ` +
-      `${asyncTraining.requireBatches} x ${actor.ppoMiniBatchSize} = ${groups} groups; leave one of the two out.`,
+      `${asyncTraining.requireBatches} x ${actor.ppoMiniBatchSize} = ${groups} groups. Leave one of the two out.`,
   );
 }
 
@@ -138,7 +138,7 @@ function refusal(schema: v.GenericSchema, source: string, issue: v.BaseIssue<unk
 function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue<unknown>): string {
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
-  if (issue.input === undefined) return `"${path}" is missing; set it to ${range ?? 'a value'}.`;
+  if (issue.input === undefined) return `"${path}" is missing. Set it to ${range ?? 'a value'}.`;
   const bound = issue.requirement;
   if (typeof bound === 'number' && Math.abs(bound) === MAX_FLOAT32)
     return `"${path}" is ${found}; allowed: up to ${MAX_FLOAT32.toPrecision(2)}, the largest number that the GPU has.`;
@@ -151,7 +151,7 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
 
 function unknownKey(schema: v.GenericSchema, source: string, path: string): ConfigError {
   const nearest = nearestKey(path, [...keysAndParts(schema)]);
-  const sentence = `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
+  const sentence = `unknown key "${path}". Did you mean "${nearest}"? "webgrpo config" lists every key.`;
   return new ConfigError(source, [path], sentence);
 }
 
@@ -160,8 +160,8 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   const found = ofPeer(path, keysAndParts(schema));
   if (!found) return undefined;
   if (found.why)
-    return `unknown key "${path}" of ${found.peer}; there is no such setting, since ${found.why}. Leave it out.`;
-  return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/reference/from-trl-verl.md lists all such names.`;
+    return `unknown key "${path}" of ${found.peer}. There is no such setting, since ${found.why}. Leave it out.`;
+  return `unknown key "${path}". Did you mean "${found.key}"? ${found.peer} has the other name, see docs/reference/from-trl-verl.md.`;
 }
 
 /**

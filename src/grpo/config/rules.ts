@@ -64,7 +64,7 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
     when: (c) => batchTable(c).samples * longestSequence(c) > MOST_TOKENS,
     say: (c) =>
       `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${batchTable(c).samples * longestSequence(c)} ` +
-      `tokens a step; at most ${MOST_TOKENS} are allowed, which 32 bits count.`,
+      `tokens a step. At most ${MOST_TOKENS} are allowed, which 32 bits count.`,
   },
   {
     keys: ['rollout.valKwargs.temperature'],
@@ -75,22 +75,22 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
     keys: ['actor.ppoMiniBatchSize', 'data.trainBatchSize'],
     when: (c) => c.data.trainBatchSize % c.actor.ppoMiniBatchSize !== 0,
     say: ({ data: { trainBatchSize }, actor: { ppoMiniBatchSize } }) =>
-      `actor.ppoMiniBatchSize is ${ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ${trainBatchSize}; ` +
-      `the nearest that do are ${nearestDivisors(trainBatchSize, ppoMiniBatchSize)}.`,
+      `actor.ppoMiniBatchSize is ${ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ${trainBatchSize}. ` +
+      `The nearest that do are ${nearestDivisors(trainBatchSize, ppoMiniBatchSize)}.`,
   },
   {
     keys: ['actor.ppoMicroBatchSizePerGpu', 'actor.ppoMiniBatchSize', 'rollout.n'],
     when: ({ actor, rollout }) => (actor.ppoMiniBatchSize * rollout.n) % (actor.ppoMicroBatchSizePerGpu ?? 1) !== 0,
     say: ({ actor: { ppoMiniBatchSize, ppoMicroBatchSizePerGpu: micro = 1 }, rollout: { n } }) =>
       `actor.ppoMicroBatchSizePerGpu is ${micro} sequences, which does not divide the mini-batch of ${ppoMiniBatchSize} ` +
-      `prompts x ${n} samples = ${ppoMiniBatchSize * n}; the nearest that do are ${nearestDivisors(ppoMiniBatchSize * n, micro)}.`,
+      `prompts x ${n} samples = ${ppoMiniBatchSize * n}. The nearest that do are ${nearestDivisors(ppoMiniBatchSize * n, micro)}.`,
   },
   {
     keys: ['actor.ppoMaxTokenLenPerGpu', 'data.maxPromptLength', 'data.maxResponseLength'],
     when: (c) => c.actor.ppoMaxTokenLenPerGpu < longestSequence(c),
     say: (c) =>
       `actor.ppoMaxTokenLenPerGpu is ${c.actor.ppoMaxTokenLenPerGpu} tokens, but one sequence may take data.maxPromptLength + ` +
-      `data.maxResponseLength = ${longestSequence(c)}; raise it to at least that.`,
+      `data.maxResponseLength = ${longestSequence(c)}. Raise it to at least that.`,
   },
 ];
 
@@ -100,7 +100,7 @@ function samplesRule(key: string, times: string, of: (config: TrainConfig) => [n
     keys: [key, times],
     when: (c) => product(c) > MOST_SAMPLES,
     say: (c) =>
-      `${key} x ${times} is ${of(c).join(' x ')} = ${product(c)} samples; at most ${MOST_SAMPLES} are allowed.`,
+      `${key} x ${times} is ${of(c).join(' x ')} = ${product(c)} samples. At most ${MOST_SAMPLES} are allowed.`,
   };
 }
 
@@ -112,27 +112,27 @@ const ADAPTERS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['engine', 'model.loraRank', 'model.loraAdapterPath'],
     when: (c) => c.engine === 'tfjs' && hasAdapters(c),
-    say: 'engine is "tfjs", which trains every weight and no adapters; use engine: wgsl, or model.loraRank: 0.',
+    say: 'engine is "tfjs", which trains every weight and no adapters. Use engine: wgsl, or model.loraRank: 0.',
   },
   {
     keys: ['engine', 'model.enableGradientCheckpointing'],
     when: (c) => c.engine === 'tfjs' && c.model.enableGradientCheckpointing,
-    say: 'engine is "tfjs", whose tape keeps every activation; use engine: wgsl, or enableGradientCheckpointing: false.',
+    say: 'engine is "tfjs", whose tape keeps every activation. Use engine: wgsl, or enableGradientCheckpointing: false.',
   },
   {
     keys: ['engine', 'model.dtype'],
     when: (c) => c.engine === 'tfjs' && c.model.dtype !== 'float32',
-    say: 'engine is "tfjs", which computes in float32; use engine: wgsl, or model.dtype: float32.',
+    say: 'engine is "tfjs", which computes in float32. Use engine: wgsl, or model.dtype: float32.',
   },
   {
     keys: ['model.quantization', 'model.loraRank'],
     when: (c) => !hasAdapters(c) && c.model.quantization !== 'none',
-    say: 'model.quantization is "{0}", which freezes the weights; set model.loraRank, say 16, or leave it out.',
+    say: 'model.quantization is "{0}", which freezes the weights. Set model.loraRank, say 16, or leave it out.',
   },
   {
     keys: ['trainer.refUpdateFreq', 'model.loraRank'],
     when: (c) => hasAdapters(c) && c.trainer.refUpdateFreq > 0,
-    say: 'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself; leave it out, or model.loraRank: 0.',
+    say: 'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself. Leave it out, or model.loraRank: 0.',
   },
 ];
 
@@ -140,17 +140,17 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['rollout.n', 'algorithm.advEstimator'],
     when: (c) => c.rollout.n < 2 && ['rloo', 'grpo_passk', 'turn_loo'].includes(c.algorithm.advEstimator),
-    say: 'rollout.n is {0}, but advEstimator "{1}" compares samples; set it to 2 or more.',
+    say: 'rollout.n is {0}, but advEstimator "{1}" compares samples. Set it to 2 or more.',
   },
   {
     keys: ['algorithm.useKlInReward', 'actor.useKlLoss'],
     when: (c) => c.algorithm.useKlInReward && c.actor.useKlLoss,
-    say: 'algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice; switch one off.',
+    say: 'algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice. Switch one off.',
   },
   {
     keys: ['reward.judge.path', 'reward.judge.checkpoint'],
     when: ({ reward: { judge } }) => judge.path !== undefined && judge.checkpoint !== undefined,
-    say: 'reward.judge.path and reward.judge.checkpoint both name a judge; leave one of them out.',
+    say: 'reward.judge.path and reward.judge.checkpoint both name a judge. Leave one of them out.',
   },
   {
     keys: ['reward.judge.maxPromptLength', 'actor.ppoMaxTokenLenPerGpu'],
@@ -159,8 +159,8 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
       (judge.path ?? judge.checkpoint) === undefined &&
       judge.maxPromptLength > actor.ppoMaxTokenLenPerGpu,
     say:
-      'reward.judge.maxPromptLength is {0} tokens, but the reference judges in passes of actor.ppoMaxTokenLenPerGpu = {1}; ' +
-      'lower the one or raise the other.',
+      'reward.judge.maxPromptLength is {0} tokens, but the reference judges in passes of actor.ppoMaxTokenLenPerGpu = {1}. ' +
+      'Lower the first or raise the second.',
   },
   {
     keys: ['reward.overlongBuffer.len', 'data.maxResponseLength'],
@@ -173,7 +173,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
       replayBufferSize > 0 && (filterGroups.enable === true || advEstimator === 'rae'),
     say:
       'algorithm.replayBufferSize is {0}, which goes together neither with algorithm.filterGroups, ' +
-      'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them; set it to 0 or ' +
+      'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them. Set it to 0 or ' +
       'use another recipe.',
   },
   {
@@ -191,7 +191,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.actor.policyLoss.lossMode === 'vespo' && c.algorithm.rolloutCorrection.rolloutIs === 'sequence',
     say:
       'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
-      'sequence itself; set it to "token", or leave it out.',
+      'sequence itself. Set it to "token", or leave it out.',
   },
   {
     keys: [
@@ -203,19 +203,19 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.algorithm.advEstimator === 'gdpo' && scoreChanges(c).length > 0,
     say: (c) =>
       `algorithm.advEstimator is "gdpo", which reads the task's single rewards and not the score that ` +
-      `${scoreChanges(c).join(' and ')} would change; leave that out, or use advEstimator "grpo".`,
+      `${scoreChanges(c).join(' and ')} would change. Leave that out, or use advEstimator "grpo".`,
   },
   {
     keys: ['algorithm.gdpoRewardWeights', 'algorithm.gdpoRewardKeys'],
     when: ({ algorithm: { gdpoRewardWeights: weights, gdpoRewardKeys: names = [] } }) =>
       weights !== undefined && weights.length !== names.length,
     say: ({ algorithm: { gdpoRewardWeights: weights = [], gdpoRewardKeys: names = [] } }) =>
-      `algorithm.gdpoRewardWeights has ${weights.length} weights for ${names.length} gdpoRewardKeys; give one for each key.`,
+      `algorithm.gdpoRewardWeights has ${weights.length} weights for ${names.length} gdpoRewardKeys. Give one for each key.`,
   },
   {
     keys: ['algorithm.gdpoRewardWeights', 'reward.weights'],
     when: (c) => c.algorithm.gdpoRewardWeights !== undefined && Object.keys(c.reward.weights).length > 0,
-    say: 'algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards; leave one of them out.',
+    say: 'algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards. Leave one of them out.',
   },
 ];
 
@@ -250,29 +250,29 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.refUpdateFreq', 'actor.useKlLoss', 'algorithm.useKlInReward'],
     when: (c) => c.trainer.refUpdateFreq > 0 && !c.actor.useKlLoss && !c.algorithm.useKlInReward,
-    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',
+    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one. Set actor.useKlLoss or leave it out.',
   },
   {
     keys: ['trainer.resumeMode', 'trainer.resumeFromPath'],
     when: ({ trainer }) => trainer.resumeMode === 'resume_path' && trainer.resumeFromPath === undefined,
     say:
-      'trainer.resumeMode is "resume_path", but trainer.resumeFromPath is missing; set it to a checkpoint or run folder, or ' +
+      'trainer.resumeMode is "resume_path", but trainer.resumeFromPath is missing. Set it to a checkpoint or run folder, or ' +
       'use resumeMode "auto".',
   },
   {
     keys: ['trainer.greaterIsBetter', 'trainer.metricForBestModel'],
     when: ({ trainer }) => trainer.greaterIsBetter !== undefined && trainer.metricForBestModel === undefined,
-    say: 'trainer.greaterIsBetter says how trainer.metricForBestModel compares, which is not set; set it or leave both out.',
+    say: 'trainer.greaterIsBetter says how trainer.metricForBestModel compares, which is not set. Set it or leave both out.',
   },
   {
     keys: ['actor.entropyCoeffMin', 'actor.entropyCoeffMax'],
     when: ({ actor }) => actor.entropyCoeffMin > actor.entropyCoeffMax,
-    say: 'actor.entropyCoeffMin is {0}, above entropyCoeffMax {1}; swap them.',
+    say: 'actor.entropyCoeffMin is {0}, above entropyCoeffMax {1}. Swap them.',
   },
   {
     keys: ['rollout.partialRollout', 'rollout.overSampleRate'],
     when: ({ rollout }) => rollout.partialRollout && rollout.overSampleRate === 0,
-    say: 'rollout.partialRollout carries over what rollout.overSampleRate leaves, which is 0; set it above 0, say 0.25.',
+    say: 'rollout.partialRollout carries over what rollout.overSampleRate leaves, which is 0. Set it above 0, say 0.25.',
   },
   {
     keys: ['rollout.overSampleRate', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
@@ -280,7 +280,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
       rollout.overSampleRate > 0 && (filterGroups.enable === true || advEstimator === 'remax'),
     say:
       'rollout.overSampleRate is {0}, which goes together neither with algorithm.filterGroups ' +
-      'nor with advEstimator "remax"; set it to 0 or use another recipe.',
+      'nor with advEstimator "remax". Set it to 0 or use another recipe.',
   },
   notAsync(
     'rollout.overSampleRate',
@@ -303,22 +303,22 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     when: (c) => c.trainer.testFreq % pipelineOf(c).syncSteps !== 0,
     say: (c) =>
       `trainer.testFreq is ${c.trainer.testFreq}, but rollout gets the weights every asyncTraining.triggerParameterSyncStep = ` +
-      `${pipelineOf(c).syncSteps} steps, and an evaluation is of those; the nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
+      `${pipelineOf(c).syncSteps} steps, and an evaluation is of those. The nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
   },
   {
     keys: ['trainer.stopWhen.metric'],
     when: ({ trainer: { stopWhen } }) => stopWhen !== undefined && (stopWhen.atLeast ?? stopWhen.atMost) === undefined,
-    say: 'trainer.stopWhen names {0} without a value; set atLeast or atMost.',
+    say: 'trainer.stopWhen names {0} without a value. Set atLeast or atMost.',
   },
   {
     keys: ['trainer.stopWhen.metric', 'trainer.testFreq'],
     when: ({ trainer }) => trainer.stopWhen?.metric.startsWith('val-') === true && trainer.testFreq <= 0,
-    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated on the way; set it, say to 10.',
+    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated on the way. Set it, say to 10.',
   },
   {
     keys: ['data.difficulty.hard', 'data.difficulty.easy'],
     when: ({ data: { difficulty } }) => difficulty.hard > difficulty.easy,
-    say: 'data.difficulty.hard is {0}, above easy {1}; swap them.',
+    say: 'data.difficulty.hard is {0}, above easy {1}. Swap them.',
   },
 ];
 
@@ -327,7 +327,7 @@ function notAsync(key: string, why: string, when: (config: TrainConfig) => boole
   return {
     keys: ['trainer.pipeline', key],
     when: (c) => pipelineOf(c).isAsync && when(c),
-    say: `trainer.pipeline is "{0}", which does not go together with ${key}${why}; leave one of them out.`,
+    say: `trainer.pipeline is "{0}", which does not go together with ${key}${why}. Leave one of them out.`,
   };
 }
 
@@ -341,7 +341,7 @@ function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (confi
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
     when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
-    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none; leave it out, or use SGD or Muon.`,
+    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none. Leave it out, or use SGD or Muon.`,
   });
   const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (updates: number) => string): Rule<C> => ({
     keys: [`${part}.${key}`],
@@ -359,7 +359,7 @@ function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (confi
     {
       keys: [`${part}.nesterov`, `${part}.momentum`],
       when: (c) => of(c).optimizer === 'SGD' && of(c).nesterov === true && !of(c).momentum,
-      say: `${part}.nesterov is true, but SGD has no momentum; set ${part}.momentum, say 0.9.`,
+      say: `${part}.nesterov is true, but SGD has no momentum. Set ${part}.momentum, say 0.9.`,
     },
     schedule('lrWarmupSteps', (updates) => `the run's ${updates} updates`),
     schedule('lrWarmupStepsRatio', () => '1'),
@@ -370,7 +370,7 @@ const TRAIN_RULES: readonly Rule<TrainConfig>[] = [
   {
     keys: ['actor.clipRatioC'],
     when: ({ actor }) => !(actor.clipRatioC > 1),
-    say: 'actor.clipRatioC is {0}; the dual-clip bound must be above 1, e.g. 3.',
+    say: 'actor.clipRatioC is {0}; allowed: above 1, e.g. 3.',
   },
   NAME_RULE,
   ...[...AMOUNTS, ...ADAPTERS, ...ADVANTAGES_AND_REWARDS, ...COURSE],
@@ -394,15 +394,15 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
     keys: ['model.hiddenSize', 'model.numAttentionHeads'],
     when: ({ model }) => model.hiddenSize % (2 * model.numAttentionHeads) !== 0,
     say: ({ model }) =>
-      `model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even parts; ` +
-      `the nearest that works is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
+      `model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even parts. ` +
+      `The nearest that works is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
   },
   {
     keys: ['model.numKeyValueHeads', 'model.numAttentionHeads'],
     when: ({ model }) => model.numAttentionHeads % model.numKeyValueHeads !== 0,
     say: ({ model: { numKeyValueHeads, numAttentionHeads } }) =>
-      `model.numKeyValueHeads is ${numKeyValueHeads}, which does not divide numAttentionHeads ${numAttentionHeads}; ` +
-      `the nearest that do are ${nearestDivisors(numAttentionHeads, numKeyValueHeads)}.`,
+      `model.numKeyValueHeads is ${numKeyValueHeads}, which does not divide numAttentionHeads ${numAttentionHeads}. ` +
+      `The nearest that do are ${nearestDivisors(numAttentionHeads, numKeyValueHeads)}.`,
   },
   {
     keys: ['data.maxLength', 'model.maxPositionEmbeddings', 'data.maxTokenLenPerGpu'],

@@ -31,7 +31,7 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
   const given = overrides.map(({ path }) => path);
   const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
   if (isNamed && gaveWay.length > 0)
-    note?.(`${isNamed.text} brings its recipe; of ${source} give way: ${gaveWay.join(', ')}.`);
+    note?.(`${isNamed.text} sets the recipe, which overrides in ${source}: ${gaveWay.join(', ')}.`);
   const sentences = [isNamed ? undefined : contradiction(file, source, given), foreignClip(config, given)];
   for (const sentence of sentences) if (sentence !== undefined) note?.(sentence);
   return config;

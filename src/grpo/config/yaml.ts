@@ -15,7 +15,7 @@ const MOST_OPEN = 64;
 /** Parses YAML text. Returns null if the text is empty. Throws InputError. @param what name of the text in errors */
 export function readYaml(text: string, what: string): unknown {
   if (text.length > LONGEST)
-    throw new InputError(`${what} has ${text.length} characters; a config has at most ${LONGEST}.`);
+    throw new InputError(`${what} has ${text.length} characters; allowed: at most ${LONGEST}.`);
   const control = /[^\t\n\r\x20-\uffff]/.exec(text);
   if (control) {
     const line = text.slice(0, control.index).split('\n').length;
@@ -36,7 +36,9 @@ function valueOf(text: string, what: string): unknown {
   const document = parseDocument(text, options);
   const problem = document.errors[0] ?? document.warnings[0];
   if (problem?.code === 'MULTIPLE_DOCS')
-    throw new InputError(`${what} holds several documents; a config is one: leave out the "---" between them.`);
+    throw new InputError(
+      `${what} holds several documents, but a config is one document. Remove the "---" between them.`,
+    );
   if (problem) {
     const { line, col } = lineCounter.linePos(problem.pos[0]);
     throw new InputError(`${what} is not YAML: ${shortened(problem.message)} at line ${line}, column ${col}.`);

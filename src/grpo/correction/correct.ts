@@ -75,7 +75,7 @@ function parseIsThreshold(spec: number | string): { low: number | null; high: nu
   const low = second === undefined ? null : first;
   const high = second ?? first;
   if (!(high > 0) || (low !== null && !(low > 0 && low <= high))) {
-    throw new RangeError(`rolloutIsThreshold is "${spec}"; give a positive number (truncate) or "low_high" (IcePop).`);
+    throw new RangeError(`rolloutIsThreshold is "${spec}". Give a positive number (truncate) or "low_high" (IcePop).`);
   }
   return { low, high };
 }
@@ -138,8 +138,8 @@ function parseRsThresholds(options: readonly string[], spec: number | string): B
     .filter((part) => part !== '');
   if (parts.length !== 1 && parts.length !== options.length) {
     throw new RangeError(
-      `rolloutRsThreshold "${spec}" holds ${parts.length} thresholds for ${options.length} options (${options.join(', ')}); ` +
-        'give one for all or one each.',
+      `rolloutRsThreshold "${spec}" holds ${parts.length} thresholds for ${options.length} options (${options.join(', ')}). ` +
+        'Give one for all or one each.',
     );
   }
   return options.map((option, i) => rsBounds(option, parts.length === 1 ? parts[0] : parts[i]));
@@ -152,8 +152,8 @@ function rsBounds(option: string, part: string): Bounds {
   const valid = low > 0 && high > 0 && numbers.length <= (isK1 ? 2 : 1) && (!isK1 || low <= high);
   if (!valid) {
     throw new RangeError(
-      `rolloutRsThreshold "${part}" does not fit ${option}; ` +
-        (isK1 ? 'give "low_high" bounds on the ratio, e.g. "0.5_2".' : 'give one positive number.'),
+      `rolloutRsThreshold "${part}" does not fit ${option}. ` +
+        (isK1 ? 'Give "low_high" bounds on the ratio, e.g. "0.5_2".' : 'Give one positive number.'),
     );
   }
   return isK1 ? { low: Math.log(low), high: Math.log(high) } : { low: -Infinity, high };
@@ -175,7 +175,7 @@ function rejectionMask(rolloutRs: string, thresholds: number | string, samples: 
   const options = [...new Set(rolloutRs.split(',').map((option) => option.trim()))];
   for (const option of options) {
     if (RS_OPTIONS.includes(option)) continue;
-    throw new RangeError(`Unknown rolloutRs option "${option}"; known are ${RS_OPTIONS.join(', ')}.`);
+    throw new RangeError(`Unknown rolloutRs option "${option}"; known: ${RS_OPTIONS.join(', ')}.`);
   }
   const bounds = parseRsThresholds(options, thresholds);
   const masks = samples.masks.map((mask) => Float64Array.from(mask));
@@ -260,7 +260,7 @@ export function topEntropyMask(
   quantile: number,
 ): Float64Array[] {
   if (!(quantile > 0 && quantile <= 1))
-    throw new RangeError(`topEntropyQuantile is ${quantile}; it must be in (0, 1].`);
+    throw new RangeError(`topEntropyQuantile is ${quantile}. It must be in (0, 1].`);
   const trained = masks.flatMap((mask, s) => Array.from(entropies[s]).filter((_, t) => mask[t] !== 0));
   const sorted = trained.sort((a, b) => a - b);
   const at = (sorted.length - 1) * (1 - quantile);

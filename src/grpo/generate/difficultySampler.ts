@@ -33,7 +33,7 @@ export class DifficultySampler implements StatefulPart {
     const total = weights.reduce((a, b) => a + b, 0);
     if (total === 0) {
       throw new InputError(
-        'data.sampler "difficulty" has no problem left to draw: all are in pools of weight 0; raise a data.difficulty weight.',
+        'data.sampler "difficulty" has no problem left to sample: all are in pools of weight 0. Raise a data.difficulty weight.',
       );
     }
     let left = keyedRng('difficulty', this.#seed, number).uniform() * total;
@@ -70,7 +70,7 @@ export class DifficultySampler implements StatefulPart {
       Number.isFinite(seen[1]);
     if (!Array.isArray(state) || !state.every(isSeen))
       throw new InputError(
-        `The checkpoint's state of data.sampler is no list of problems 0 to ${length - 1} with their scores: it is damaged, or of ` +
+        `The checkpoint's state of data.sampler is not a list of problems 0 to ${length - 1} with their scores: it is damaged, or of ` +
           'another data.trainMaxSamples.',
       );
     this.#scores.fill(undefined);

@@ -82,8 +82,8 @@ export class ProblemQueue {
       this.#leftOut++;
     }
     throw new InputError(
-      `data.filterOverlongPrompts left out ${MAX_LEFT_OUT} training problems in a row: their prompts have more than ` +
-        `${this.#config.data.maxPromptLength} tokens; raise data.maxPromptLength.`,
+      `data.filterOverlongPrompts skipped ${MAX_LEFT_OUT} training problems in a row: their prompts have more than ` +
+        `${this.#config.data.maxPromptLength} tokens. Raise data.maxPromptLength.`,
     );
   }
 
@@ -212,7 +212,7 @@ function samplerOf({ name, trainSize }: Task, config: TrainConfig): DifficultySa
   if (config.data.sampler !== 'difficulty') return undefined;
   if (trainSize !== undefined) return new DifficultySampler(config, trainSize);
   throw new InputError(
-    `data.sampler is "difficulty", which draws from a finite set again and again, but task "${name}" generates problems ` +
-      'without end; set data.trainMaxSamples, say 512.',
+    `data.sampler is "difficulty", which samples repeatedly from a finite set, but task "${name}" generates problems ` +
+      'without end. Set data.trainMaxSamples, say 512.',
   );
 }

@@ -61,8 +61,8 @@ export function readInFlight<T>(schema: v.GenericSchema<unknown, T>, state: unkn
   const [{ path = [], message }] = result.issues;
   const place = ['parts.inFlight', ...path.map(({ key }) => String(key))].join('.');
   throw new InputError(
-    `The samples in flight of the checkpoint cannot be read: ${place} of its trainer_state.json: ${message}. Take ` +
-      '"inFlight" out of "parts" to start these samples over, or resume from another checkpoint.',
+    `The samples in flight of the checkpoint cannot be read: ${place} of its trainer_state.json: ${message}. Remove ` +
+      '"inFlight" from "parts" to restart these samples, or resume from another checkpoint.',
   );
 }
 

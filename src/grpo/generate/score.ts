@@ -14,7 +14,7 @@ import type { GenerateOptions } from './options.ts';
 export const LARGEST_REWARD = 3.4028234663852886e38;
 
 const MISSING: Reward = { score: NaN, acc: NaN };
-const EXPECTED = 'return { score, acc }, or a promise of it';
+const EXPECTED = 'Return { score, acc }, or a promise of it';
 
 interface Scored {
   reward: Reward;
@@ -77,7 +77,7 @@ export async function timedReward(
     return await withTimeLimit('reward', () => task.reward(sample), timeoutMs, signal);
   } catch (error) {
     if (!isA(error, TimeLimitError)) throw error;
-    const message = `${nameOf(sample.problem)} did not resolve in ${timeoutMs / 1000} s (reward.timeoutS); ${EXPECTED}.`;
+    const message = `${nameOf(sample.problem)} did not resolve in ${timeoutMs / 1000} s (reward.timeoutS). ${EXPECTED}.`;
     throw new UserCodeError('reward took too long', message);
   }
 }
@@ -90,20 +90,20 @@ const nameOf = ({ id }: Problem) => `The reward of problem "${id}"`;
  */
 function checkedReward(returned: Reward, problem: Problem, trajectory: Trajectory): Reward {
   const wrong = (what: string): UserCodeError => new UserCodeError('reward returned', `${nameOf(problem)} ${what}`);
-  if (typeof returned !== 'object' || returned === null) throw wrong(`is ${shown(returned)}; ${EXPECTED}.`);
+  if (typeof returned !== 'object' || returned === null) throw wrong(`is ${shown(returned)}. ${EXPECTED}.`);
   const reward = { ...returned };
   const range = `a finite number of at most ${LARGEST_REWARD.toPrecision(2)} (float32)`;
   if (!isAmount(reward.score))
-    throw wrong(`is ${shown(reward.score)}; give ${range}, or NaN where there is none for this sample.`);
+    throw wrong(`is ${shown(reward.score)}. Give ${range}, or NaN if there is none for this sample.`);
   if (!isAmount(reward.acc))
-    throw wrong(`has the acc ${shown(reward.acc)}; give 1 for right, 0 for wrong, or NaN where that is not known.`);
+    throw wrong(`has the acc ${shown(reward.acc)}. Give 1 for right, 0 for wrong, or NaN if unknown.`);
   if (reward.pred !== undefined && typeof reward.pred !== 'string')
-    throw wrong(`has the pred ${shown(reward.pred)}; give the answer as a text, or leave it out.`);
+    throw wrong(`has the pred ${shown(reward.pred)}. Give the answer as a text, or leave it out.`);
   for (const [name, value] of Object.entries(entriesOf(reward.extra, 'extra', wrong)))
     if (typeof value !== 'string' && !isAmount(value))
-      throw wrong(`has extra.${name} ${shown(value)}; give ${range}, NaN where it does not apply, or a text.`);
+      throw wrong(`has extra.${name} ${shown(value)}. Give ${range}, NaN if it does not apply, or a text.`);
   for (const [name, value] of Object.entries(entriesOf(reward.weights, 'weights', wrong)))
-    if (!Number.isFinite(value)) throw wrong(`has weights.${name} ${shown(value)}; give a finite number.`);
+    if (!Number.isFinite(value)) throw wrong(`has weights.${name} ${shown(value)}. Give a finite number.`);
   checkTurns(reward.turns, trajectory, wrong);
   return reward;
 }
@@ -114,18 +114,18 @@ const isAmount = (value: unknown): boolean => typeof value === 'number' && !(Mat
 function entriesOf(values: unknown, name: string, wrong: (what: string) => Error): Record<string, unknown> {
   if (values === undefined) return {};
   if (typeof values === 'object' && values !== null) return values as Record<string, unknown>;
-  throw wrong(`has the ${name} ${shown(values)}; give values by name, or leave it out.`);
+  throw wrong(`has the ${name} ${shown(values)}. Give values by name, or leave it out.`);
 }
 
 /** Throws unless `turns` has a number or NaN for every trained turn. */
 function checkTurns(turns: unknown, { mask }: Trajectory, wrong: (what: string) => Error): void {
   if (turns === undefined) return;
-  const rule = 'give one number for every assistant turn, 0 or NaN where there is none.';
-  if (!Array.isArray(turns)) throw wrong(`has the turns ${shown(turns)}; ${rule}`);
+  const rule = 'Give one number for every assistant turn, 0 or NaN if there is none.';
+  if (!Array.isArray(turns)) throw wrong(`has the turns ${shown(turns)}. ${rule}`);
   const trained = turnCount(mask);
   const fault = (turn: number, what: string) =>
     wrong(
-      `has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are [${turns.map(shown).join(', ')}]; ${rule}`,
+      `has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are [${turns.map(shown).join(', ')}]. ${rule}`,
     );
   const bad = turns.findIndex((value) => !isAmount(value));
   if (bad >= 0) throw fault(bad, shown(turns[bad]));

@@ -122,8 +122,8 @@ function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenize
   const { trainSize, train } = limitedTask(task, config);
   if (trainSize === undefined) {
     throw new InputError(
-      `trainer.totalEpochs is ${totalEpochs}, but task "${task.name}" generates problems without end; ` +
-        'set data.trainMaxSamples to bound them, or trainer.totalTrainingSteps.',
+      `trainer.totalEpochs is ${totalEpochs}, but task "${task.name}" generates endless problems. ` +
+        'Set data.trainMaxSamples to bound them, or trainer.totalTrainingSteps.',
     );
   }
   const { trainBatchSize, filterOverlongPrompts } = config.data;
@@ -135,7 +135,7 @@ function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenize
   if (batches > 0) return { ...config, trainer: { ...config.trainer, totalTrainingSteps: batches * totalEpochs } };
   throw new InputError(
     `trainer.totalEpochs counts whole batches, but ${size} training problems do not fill one of ` +
-      `data.trainBatchSize ${trainBatchSize}; lower it, or set trainer.totalTrainingSteps.`,
+      `data.trainBatchSize ${trainBatchSize}. Lower it, or set trainer.totalTrainingSteps.`,
   );
 }
 
@@ -146,8 +146,8 @@ function problemsAtOnce(name: string, count: number, give: (index: number) => Pr
     if (!(problem instanceof Promise)) return problem;
     problem.catch(() => {});
     throw new InputError(
-      `trainer.totalEpochs with data.filterOverlongPrompts counts problems before the run, but task "${name}" gives promises of them; ` +
-        'set trainer.totalTrainingSteps, or leave data.filterOverlongPrompts out.',
+      `trainer.totalEpochs with data.filterOverlongPrompts counts problems before the run, but task "${name}" gives promises of them. ` +
+        'Set trainer.totalTrainingSteps, or leave data.filterOverlongPrompts out.',
     );
   });
 }

@@ -158,8 +158,8 @@ async function heldOutProblems({ config, engine, task }: GenerationContext): Pro
   const fitting = problems.filter(promptFits({ config, tokenizer: engine.tokenizer, task }));
   if (fitting.length > 0 || problems.length === 0) return fitting;
   throw new InputError(
-    `data.filterOverlongPrompts left out all ${problems.length} held-out problems: their prompts have more than ` +
-      `${config.data.maxPromptLength} tokens; raise data.maxPromptLength.`,
+    `data.filterOverlongPrompts skipped all ${problems.length} held-out problems: their prompts have more than ` +
+      `${config.data.maxPromptLength} tokens. Raise data.maxPromptLength.`,
   );
 }
 

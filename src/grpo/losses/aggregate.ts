@@ -57,7 +57,7 @@ export function tokenWeights(
   options: AggregateOptions,
 ): Float64Array[] {
   if (!LOSS_AGG_MODES.includes(mode)) {
-    throw new RangeError(`Unknown lossAggMode "${mode}"; known are ${LOSS_AGG_MODES.join(', ')}.`);
+    throw new RangeError(`Unknown lossAggMode "${mode}"; known: ${LOSS_AGG_MODES.join(', ')}.`);
   }
   if (mode === 'seq-mean-token-sum-norm' && !(options.maxResponseLength > 0)) {
     throw new RangeError(`lossAggMode "${mode}" needs maxResponseLength > 0, but it is ${options.maxResponseLength}.`);

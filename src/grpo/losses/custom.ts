@@ -58,12 +58,12 @@ export async function hostGradients(
   return { ...own, ...terms };
 }
 
-const EXPECTED = 'return { dLogProbs, dEntropy?, loss?, metrics? } with one value a token in the first two';
+const EXPECTED = 'Return { dLogProbs, dEntropy?, loss?, metrics? } with one value a token in the first two';
 
 async function ownGradients(loss: AsyncCustomLoss, rows: CustomLossRows): Promise<CustomLossResult> {
   try {
     const own: CustomLossResult = { ...(await loss(rows)) };
-    const wrong = (what: string) => new UserCodeError('loss returned', `The loss returned ${what}; ${EXPECTED}.`);
+    const wrong = (what: string) => new UserCodeError('loss returned', `The loss returned ${what}. ${EXPECTED}.`);
     for (const name of ['dLogProbs', 'dEntropy'] as const) {
       const given = own[name];
       if (given === undefined && name === 'dEntropy') continue;

@@ -12,7 +12,7 @@ export const dro = defineLoss({
   reports: ['actor/ppo_kl'],
   numbers: { droBeta: 0 },
   row({ droBeta }, { logp, oldLogp, advantage }) {
-    if (!(droBeta > 0)) throw new RangeError(`Policy loss "dro" needs droBeta > 0, but it is ${droBeta}; try 0.1.`);
+    if (!(droBeta > 0)) throw new RangeError(`Policy loss "dro" needs droBeta > 0, but it is ${droBeta}. Try 0.1.`);
     const logRatio = logp - oldLogp;
     return { loss: -(logp * advantage - 0.5 * droBeta * logRatio * logRatio), grad: -advantage + droBeta * logRatio };
   },

@@ -24,29 +24,30 @@ export function explainLoss(
   const shown = `The policy loss is ${loss.toFixed(4)}`;
   // A group of one never has a spread, so its zero advantage does not mean that the problem has no signal.
   if (n === 1 && !ownLoss)
-    return `${shown}. With one try a prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another; ${MEASURE}`;
+    return `${shown}. With one try per prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another. ${MEASURE}`;
   if (n !== 1 && silent >= MOSTLY_SILENT)
     return (
       `${shown}: in ${percent(silent)} of the groups all tries earn the same (${percent(metrics['solved/all'] ?? 0)} solve ` +
       'every one), so there is little left to learn from.'
     );
   const perToken = metrics['critic/advantages/mean'] ?? 0;
-  if (ownLoss) return `The policy loss "${ownLoss}" is ${loss.toFixed(4)}. What its value means is its own; ${MEASURE}`;
+  if (ownLoss)
+    return `The policy loss "${ownLoss}" is ${loss.toFixed(4)}. Its value has no general meaning. ${MEASURE}`;
   if (Math.abs(loss) > 0.1 * size)
     return Math.abs(loss + perToken) > 0.1 * size ? `${shown}${MOVED}` : `${shown}${LENGTHS}`;
   return (
-    `${shown}, as it should be: the tries were drawn from the model as it is, and within a group the good ones weigh as much ` +
+    `${shown}, as expected: the tries were sampled from the current model, and within a group the good ones weigh as much ` +
     `as the bad ones, so their losses cancel. Their gradients do not: the mean |advantage| is ${size.toFixed(2)}, and ` +
     `${percent(1 - silent)} of the groups have tries that earn differently. Progress shows in reward and pass@1.`
   );
 }
 
-const MEASURE = 'reward and pass@1 are the measure of progress.';
+const MEASURE = 'Reward and pass@1 are the measure of progress.';
 const MOVED =
-  ': the policy has moved since the tries were drawn, or the loss holds more than advantages. It is no measure of progress; ' +
-  'reward and pass@1 are.';
+  ': the policy has moved since the tries were sampled, or the loss holds more than advantages. It does not measure progress: ' +
+  'reward and pass@1 do.';
 const LENGTHS =
   ', minus the mean advantage of a token: tries of unequal length do not cancel, and here the better ones are ' +
-  'longer where it is negative, shorter where it is positive. It is no measure of progress; reward and pass@1 are.';
+  'longer where it is negative, shorter where it is positive. It does not measure progress: reward and pass@1 do.';
 
 const percent = (share: number) => `${(100 * share).toFixed(0)}%`;

@@ -63,9 +63,11 @@ export const isOwnLoss = (lossMode: string): boolean => own.has(lossMode);
 /** Registers a custom loss; see `registerPolicyLoss`. Throws InputError. */
 export function addPolicyLoss(name: string, loss: PolicyLoss): void {
   if (!/^[A-Za-z]\w*$/.test(name))
-    throw new InputError(`A policy loss cannot be called "${name}"; take letters, digits and _, a letter first.`);
+    throw new InputError(
+      `A policy loss cannot be called "${name}". Use letters, digits and _, starting with a letter.`,
+    );
   if (Object.hasOwn(losses, name) && !own.has(name))
-    throw new InputError(`Policy loss "${name}" is one of webgrpo's own; register yours by another name.`);
+    throw new InputError(`Policy loss "${name}" is built in. Register yours under another name.`);
   own.add(name);
   losses[name] = { ...loss, name };
 }
@@ -86,7 +88,7 @@ export interface PolicyLossResult {
 export function policyLossOf(lossMode: string): PolicyLoss {
   const loss = POLICY_LOSSES[lossMode];
   if (loss) return loss;
-  throw new RangeError(`Unknown policy loss "${lossMode}"; known are ${Object.keys(POLICY_LOSSES).join(', ')}.`);
+  throw new RangeError(`Unknown policy loss "${lossMode}"; known: ${Object.keys(POLICY_LOSSES).join(', ')}.`);
 }
 
 /**
@@ -188,7 +190,7 @@ function addKlLoss(spec: PolicyLossSpec, rows: LossRows, result: PolicyLossResul
   const { refLogp } = rows;
   if (!refLogp) {
     throw new RangeError(
-      `klLossCoef is ${spec.klLossCoef} but there are no reference log-probs; pass refLogp or set klLossCoef to 0.`,
+      `klLossCoef is ${spec.klLossCoef} but there are no reference log-probs. Pass refLogp or set klLossCoef to 0.`,
     );
   }
   const weights = rows.klWeights ?? rows.weights;

@@ -57,7 +57,7 @@ function plain(type: string, logp: number, refLogp: number, valueClamp: number):
     case 'k3':
       return Number.isFinite(valueClamp) ? clampedK3(d, valueClamp) : k3(d);
     default:
-      throw new RangeError(`Unknown KL type "${type}"; known are ${KL_TYPES.join(', ')}.`);
+      throw new RangeError(`Unknown KL type "${type}"; known: ${KL_TYPES.join(', ')}.`);
   }
 }
 
@@ -98,7 +98,7 @@ interface KlController {
 /** Returns the controller after a step with mean KL `currentKl` over `samples` samples (arXiv:1909.08593). */
 export function updateKlController(controller: KlController, currentKl: number, samples: number): KlController {
   if (controller.type === 'fixed') return controller;
-  if (!(controller.horizon > 0)) throw new RangeError(`klCtrl.horizon is ${controller.horizon}; it must be above 0.`);
+  if (!(controller.horizon > 0)) throw new RangeError(`klCtrl.horizon is ${controller.horizon}. It must be above 0.`);
   const error = Math.min(Math.max(currentKl / controller.targetKl - 1, -0.2), 0.2);
   return { ...controller, klCoef: controller.klCoef * (1 + (error * samples) / controller.horizon) };
 }

@@ -135,7 +135,7 @@ export function lossSpec(
   const doubled = Object.keys(loss.numbers ?? {}).find((name) => Object.hasOwn(clip, name));
   if (doubled)
     throw new InputError(
-      `Policy loss "${lossMode}" has a number "${doubled}", which every loss has, from actor.${doubled}; leave it out.`,
+      `Policy loss "${lossMode}" has a number "${doubled}", which every loss has, from actor.${doubled}. Leave it out.`,
     );
   const ownNumbers: Record<string, number> = {};
   for (const [name, byDefault] of Object.entries(loss.numbers ?? {}))

@@ -41,8 +41,8 @@ export function decodeSnapshot(saved: unknown, vocabSize: number): Snapshot {
   if (!result.success)
     throw new InputError(
       'The samples of the checkpoint that were not trained on yet cannot be read: parts.inFlight of its trainer_state.json is not ' +
-        'what trainer.pipeline one-step-off or fully-async writes; go on with the pipeline that the run had, or take "inFlight" out of ' +
-        '"parts" to start these samples over.',
+        'what trainer.pipeline one-step-off or fully-async writes. Resume with the pipeline of the run, or remove "inFlight" from ' +
+        '"parts" to restart these samples.',
     );
   const { inFlight, groups, ...rest } = result.output;
   return { ...rest, groups: groups, inFlight: decodeGroups(inFlight, vocabSize) };

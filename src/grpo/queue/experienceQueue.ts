@@ -40,7 +40,7 @@ export class ExperienceQueue {
     const bytes = records.reduce((sum, record) => sum + bytesOf(record), 0);
     if (bytes > this.#maxBytes)
       throw new RangeError(
-        `The experience queue may hold ${this.#maxBytes} bytes, and was given ${bytes} at once; give fewer records or allow more.`,
+        `The experience queue can hold ${this.#maxBytes} bytes, but was given ${bytes} at once. Give fewer records or allow more.`,
       );
     await this.#when('put', signal, () => {
       if (this.bytes + bytes > this.#maxBytes) return undefined;
@@ -164,7 +164,7 @@ const array = v.pipe(
     try {
       return new ARRAYS[type](fromBase64(base64).buffer);
     } catch {
-      addIssue({ message: `it is no base64 of ${type} numbers` });
+      addIssue({ message: `it is not base64 of ${type} numbers` });
       return NEVER;
     }
   }),

@@ -105,7 +105,7 @@ const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const messages = v.array(v.object({ role: v.picklist(['system', 'user', 'assistant', 'tool']), content: v.string() }));
 const SAMPLE = v.pipe(
   v.string(),
-  v.parseJson(undefined, 'it is no JSON'),
+  v.parseJson(undefined, 'it is not JSON'),
   v.object({
     reward: v.looseObject({ score: v.nullable(v.number()), acc: v.nullable(v.number()) }),
     messages,

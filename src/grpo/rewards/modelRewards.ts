@@ -55,7 +55,7 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
 
 function rubricOf({ reward: { rubric } }: TrainConfig): Rubric | undefined {
   if (typeof rubric !== 'string') return rubric && parseRubric(rubric, 'reward.rubric');
-  throw new InputError(`reward.rubric is the path ${rubric}, which only the command line reads; give its criteria.`);
+  throw new InputError(`reward.rubric is the path ${rubric}, which only the command line reads. Give its criteria.`);
 }
 
 /** Models that return one number per sample, by name. */
@@ -101,7 +101,7 @@ function inTime(judge: RubricJudge, timeoutS: number): RubricJudge {
           if (!isA(error, TimeLimitError)) throw error;
           throw new UserCodeError(
             'judge took too long',
-            `${error.message} (reward.timeoutS); raise it, lower reward.judge.maxNumSeqs, or take a smaller judge.`,
+            `${error.message} (reward.timeoutS). Raise it, lower reward.judge.maxNumSeqs, or use a smaller judge.`,
           );
         },
       ),

@@ -175,7 +175,7 @@ function missingRewards(samples: readonly Sample[]): Metrics {
   if (missing < samples.length) return metrics;
   const why =
     faults.length > 0
-      ? `trainer.onError: skip left out ${faults.length}, the first since: ${faults[0].message}`
+      ? `trainer.onError: skip skipped ${faults.length} samples, the first because: ${faults[0].message}`
       : 'all scores are NaN.';
   throw new InputError(`None of the step's ${missing} samples has a reward: ${why} Look at the task's reward.`);
 }
@@ -262,7 +262,7 @@ function rewardComponents(
   const given = [...new Set(extras.flatMap((extra) => Object.keys(extra).filter((name) => isNumber(extra[name]))))];
   if (given.length === 0) {
     throw new RangeError(
-      'advEstimator "gdpo" normalises several rewards, but this task gives none in `extra`; use grpo.',
+      'advEstimator "gdpo" normalises several rewards, but this task gives none in `extra`. Use grpo.',
     );
   }
   const { gdpoRewardKeys, gdpoRewardWeights } = algorithm;

@@ -40,7 +40,7 @@ export function withTokenizer<T extends TokenizerJson>(
 ): T & Pick<CheckpointWithTokenizer, 'tokenizerJson' | 'tokenizerConfigJson'> {
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (tokenizerJson && tokenizerConfigJson) return { ...model, tokenizerJson, tokenizerConfigJson };
-  throw new InputError(`${name} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
+  throw new InputError(`${name} has no tokenizer.json and tokenizer_config.json. Copy them next to the weights.`);
 }
 
 /**

@@ -55,13 +55,11 @@ export async function readColumns(
   const { sha256: told, ...rest } = (metadata as typeof metadata | null) ?? {};
   const place = typeof told === 'string' && told.length === NO_HASH.length ? placeOf(bytes, told) : -1;
   if (place < 0)
-    throw new InputError(`${file} has no SHA-256 of itself: it was not written by webgrpo, or is damaged.`);
+    throw new InputError(`${file} has no SHA-256 of its content: it was not written by webgrpo, or is damaged.`);
   const whole = new Uint8Array(bytes); // slice() on a Buffer of Node would share its bytes
   whole.set(new TextEncoder().encode(NO_HASH), place);
   if ((await sha256(whole)) !== told)
-    throw new InputError(
-      `${file} has another content (SHA-256) than was written: it is damaged; use another copy of it.`,
-    );
+    throw new InputError(`${file} has changed since it was written (SHA-256): it is damaged. Use another copy of it.`);
   const columns = entries.map(({ name, dtype, begin, end }): [string, Column] => {
     const copy = whole.slice(begin, end).buffer; // a copy is aligned; the file's bytes need not be
     return [name, new TYPES[dtype](copy)];

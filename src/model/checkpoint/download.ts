@@ -84,7 +84,7 @@ export async function download(
     }
     // A later download must not continue from wrong bytes.
     await writeNote(store, path, { ...kept, etag: null, complete: false });
-    if (again) throw new InputError(`${url} ${problem}, twice; the file on the server or the way to it is damaged.`);
+    if (again) throw new InputError(`${url} ${problem}, twice. The file on the server or the connection is damaged.`);
   }
 }
 
@@ -105,7 +105,7 @@ async function transfer(store: FileStore, url: string, path: string, options: Do
       if (failures >= attempts) {
         throw new InputError(
           `${url} could not be downloaded: ${reasonOf(error)} (${failures} attempts). Check the network, then start ` +
-            `again: it goes on where it stopped.`,
+            `again: the download resumes.`,
         );
       }
       await new Promise((resolve) => setTimeout(resolve, waitMs * 2 ** (failures - 1)));
@@ -188,7 +188,7 @@ async function receive(
       silence.heard(chunk.length);
       received += chunk.length;
       if (received > maxBytes) {
-        throw new InputError(`${url} sends more than the ${maxBytes} bytes it may have; nothing of it is used.`);
+        throw new InputError(`${url} sends more than the ${maxBytes} bytes allowed. Nothing of it is used.`);
       }
       await writer.write(chunk);
       onProgress?.({ file: path.slice(path.lastIndexOf('/') + 1), received, total });
@@ -197,7 +197,7 @@ async function receive(
     await writer.close();
     await writeNote(store, path, { etag, size: Math.min(received, maxBytes), complete: false });
   }
-  if (total !== undefined && received !== total) throw new Error(`${received} of ${total} bytes came`);
+  if (total !== undefined && received !== total) throw new Error(`${received} of ${total} bytes arrived`);
   return { etag, size: received, complete: false };
 }
 
@@ -206,7 +206,7 @@ function totalOf({ status, headers }: Response, at: number): number | undefined 
   if (status === 206) {
     const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('content-range') ?? '');
     if (!range || Number(range[1]) !== at)
-      throw new Error(`bytes from ${at} were asked for, but "${headers.get('content-range')}" came`);
+      throw new Error(`bytes from ${at} were requested, but "${headers.get('content-range')}" arrived`);
     return range[2] === '*' ? undefined : Number(range[2]);
   }
   const length = headers.get('content-length');
@@ -265,14 +265,14 @@ class Silence {
 /** Describes the fault of a finished file, as the rest of a sentence; undefined if it has no fault. */
 async function findProblem(store: FileStore, path: string, kept: Kept, { size, sha256, gitSha1 }: Expected) {
   if (kept.complete) return undefined;
-  if (size !== undefined && kept.size !== size) return `has ${kept.size} bytes, but ${size} were promised`;
+  if (size !== undefined && kept.size !== size) return `has ${kept.size} bytes, but ${size} were expected`;
   if (sha256 !== undefined) {
     const found = await sha256Of(store, path, kept.size);
-    return found === sha256 ? undefined : `has the SHA-256 ${found}, but ${sha256} was promised`;
+    return found === sha256 ? undefined : `has the SHA-256 ${found}, but ${sha256} was expected`;
   }
   if (gitSha1 === undefined) return undefined;
   const found = await gitSha1Of(store, path, kept.size);
-  return found === gitSha1 ? undefined : `has the git hash ${found}, but ${gitSha1} was promised`;
+  return found === gitSha1 ? undefined : `has the git hash ${found}, but ${gitSha1} was expected`;
 }
 
 async function sha256Of(store: FileStore, path: string, size: number): Promise<string> {

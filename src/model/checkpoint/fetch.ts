@@ -32,7 +32,7 @@ export async function fetchCheckpoint(
 
 async function fetchFile(url: string, file: string): Promise<Uint8Array | undefined> {
   const response = await fetch(url).catch((cause: unknown) => {
-    throw new InputError(`${url} could not be fetched (${String(cause)}); check the address.`, { cause });
+    throw new InputError(`${url} could not be fetched (${String(cause)}). Check the address.`, { cause });
   });
   if (response.status === 404) return undefined;
   if (!response.ok) throw new InputError(`${url} could not be fetched: the server answered ${response.status}.`);
@@ -40,7 +40,7 @@ async function fetchFile(url: string, file: string): Promise<Uint8Array | undefi
   if (!response.headers.get('content-type')?.includes('text/html') && !isHtml(bytes)) return bytes;
   if (MAY_BE_ABSENT.includes(file)) return undefined;
   throw new InputError(
-    `${url} is an HTML page and not the checkpoint's ${file}: the server has no such file and answers with its start page; ` +
-      `put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.`,
+    `${url} is an HTML page and not the checkpoint's ${file}: the server has no such file and answers with its start page. ` +
+      `Put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.`,
   );
 }

@@ -41,7 +41,7 @@ const LISTING_SECONDS = 60;
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
   const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
-  if (username || password) throw new InputError('HF_ENDPOINT holds a user name or a password; leave them out.');
+  if (username || password) throw new InputError('HF_ENDPOINT holds a user name or a password. Leave them out.');
   const place = /^https?:\/\//.test(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
   const token = tokenFor(place.url, origin, options.token);
   const present = new Set<string>();
@@ -56,7 +56,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
     return true;
   };
   for (const file of SMALL_FILES) if (file !== INDEX) await bring(file);
-  if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}; check its name.`);
+  if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}. Check its name.`);
   const files = within(store, place.folder, present);
   // Refuse unsupported weights before the download, and limit the size to the largest possible one.
   weightBytes = MAX_HEADER_BYTES + 8 * parameterCount(parseModelConfig(await readStoredJson(files, 'config.json')));
@@ -79,15 +79,15 @@ const SHARD = /^model-\d+-of-\d+\.safetensors$/;
  * name.
  */
 export async function lookUpModel(model: string, options: Pick<HubOptions, 'endpoint'> = {}): Promise<FoundModel> {
-  if (!REPOSITORY.test(model)) throw new InputError(`"${model}" is no name on a hub; write it as org/name.`);
+  if (!REPOSITORY.test(model)) throw new InputError(`"${model}" is not a name on a hub. Write it as org/name.`);
   const store = memoryStore();
   const { url, files = new Map<string, Expected>() } = await repositoryPlace(model, store, options);
   const limits = { maxBytes: MAX_SMALL_BYTES };
   if (!(await download(store, `${url}/config.json`, 'config.json', files.get('config.json'), limits)))
-    throw new InputError(`${model} has no config.json at ${url}; check its name.`);
+    throw new InputError(`${model} has no config.json at ${url}. Check its name.`);
   const config = parseModelConfig(await readStoredJson(store, 'config.json'));
   const weights = files.has(WEIGHTS) ? [WEIGHTS] : [...files.keys()].filter((file) => SHARD.test(file));
-  if (weights.length === 0) throw new InputError(`${model} has no ${WEIGHTS}; choose a model in that format.`);
+  if (weights.length === 0) throw new InputError(`${model} has no ${WEIGHTS}. Choose a model in that format.`);
   const bytes = [...SMALL_FILES, ...weights].reduce((sum, file) => sum + (files.get(file)?.size ?? 0), 0);
   return { config, bytes };
 }
@@ -99,7 +99,7 @@ function addressOf(text: string, what: string): URL {
   } catch {
     // A text with "@" can contain a password, so it is not shown.
     const shown = text.includes('@') ? 'a text' : JSON.stringify(text);
-    throw new InputError(`${what} is ${shown}, which is no address; write it as https://host/path.`);
+    throw new InputError(`${what} is ${shown}, which is not an address. Write it as https://host/path.`);
   }
 }
 
@@ -112,7 +112,7 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
   const { origin, protocol, hostname } = new URL(url);
   if (!token || origin !== endpoint || !(protocol === 'https:' || isLoopback(hostname))) return undefined;
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new InputError('HF_TOKEN holds white space or letters that no token has; set it to the token alone.');
+    throw new InputError('HF_TOKEN holds white space or invalid characters. Set it to the token alone.');
   }
   return token;
 }
@@ -128,9 +128,9 @@ interface Place {
 function urlPlace(model: string): Place {
   const { href, host, pathname, search, username, password } = addressOf(model, 'The model address');
   if (username || password) {
-    throw new InputError(`The model address at ${host} holds a user name or a password; leave them out.`);
+    throw new InputError(`The model address at ${host} holds a user name or a password. Leave them out.`);
   }
-  if (search) throw new InputError(`The model address at ${host} has a query; give the URL of a folder of files.`);
+  if (search) throw new InputError(`The model address at ${host} has a query. Give the URL of a folder of files.`);
   const folder = `${host}${pathname}`.replace(/\/+$/, '').replace(/[^\w./-]/g, '_');
   return { url: href.replace(/\/+$/, ''), folder: folder.replace(/\.\.+/g, '_') };
 }
@@ -176,22 +176,23 @@ async function readListing(url: string, model: string, store: FileStore, note: s
     const earlier = await readStoredJson(store, note).catch(() => undefined);
     if (isListing(earlier)) return earlier;
     throw new InputError(
-      `${model} is not a folder here, and ${new URL(url).origin} is out of reach; check the path, or the network (HF_ENDPOINT ` +
+      `${model} is not a folder here, and ${new URL(url).origin} cannot be reached. Check the path, or the network (HF_ENDPOINT ` +
         `sets another hub).`,
       { cause: response },
     );
   }
   if (!response.ok) throw new InputError(`${model}: ${refusal(response.status, new URL(url).origin)}`);
   const listing = await readJson(response).catch(() => undefined);
-  if (!isListing(listing)) throw new InputError(`${model}: ${url} gave no list of files; is this a Hugging Face hub?`);
+  if (!isListing(listing))
+    throw new InputError(`${model}: ${url} returned no list of files. Is this a Hugging Face hub?`);
   return listing;
 }
 
 function refusal(status: number, hub: string): string {
-  if (status === 404) return `${hub} has no such model or revision; check its name.`;
+  if (status === 404) return `${hub} has no such model or revision. Check its name.`;
   if (status === 401 || status === 403)
-    return `${hub} does not show this model (${status}); check its name, or set HF_TOKEN if it is gated.`;
-  return `${hub} answered ${status}; try again later.`;
+    return `${hub} does not show this model (${status}). Check its name, or set HF_TOKEN if it is gated.`;
+  return `${hub} answered ${status}. Try again later.`;
 }
 
 /** Throws if the body is not JSON, or longer than MAX_LISTING_BYTES. */

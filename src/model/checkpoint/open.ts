@@ -69,7 +69,7 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   if (files.gguf !== undefined) return openGguf(files, files.gguf);
   const sourceFiles = await readSourceFiles(files);
   const configJson = jsonIn(sourceFiles, 'config.json');
-  if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
+  if (!configJson) throw new InputError('The checkpoint has no config.json. Give a folder in Hugging Face format.');
   const config = withGenerationConfig(parseModelConfig(configJson), sourceFiles);
   const tokenizer = tokenizerIn(sourceFiles);
   // Read last: a source that caches one file then has the file of the first pieces.
@@ -139,7 +139,7 @@ export function checkFinite(name: string, data: Float32Array, file: string, firs
   const bad = data.findIndex((value) => !Number.isFinite(value));
   if (bad < 0) return;
   throw new InputError(
-    `${file}: tensor "${name}" holds ${data[bad]} at element ${first + bad}. The weights are damaged: use another copy of the file.`,
+    `${file}: tensor "${name}" holds ${data[bad]} at element ${first + bad}. The weights are damaged.`,
   );
 }
 
@@ -187,8 +187,8 @@ async function readElements(
   const bytes = await files.read(file, begin, begin + count * width);
   if (bytes.length === count * width) return decodeTensor(entry.dtype, bytes);
   throw new InputError(
-    `${file}: ${count * width} bytes of "${entry.name}" were asked for, but ${bytes.length} came; the file was ` +
-      `cut short while it was read.`,
+    `${file}: ${count * width} bytes of "${entry.name}" were requested, but ${bytes.length} arrived. The file was ` +
+      `truncated while it was read.`,
   );
 }
 
@@ -199,7 +199,7 @@ async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Tensors
   const whole = await readHeader(files, WEIGHTS);
   if (whole) return { tensors: new Map(whole), file: WEIGHTS };
   const index = await readStoredJson(files, INDEX);
-  if (!index) throw new InputError(`The checkpoint has neither ${WEIGHTS} nor ${INDEX}; convert it to safetensors.`);
+  if (!index) throw new InputError(`The checkpoint has neither ${WEIGHTS} nor ${INDEX}. Convert it to safetensors.`);
   return { tensors: await locateInShards(files, weightMapOf(index)), file: INDEX };
 }
 
@@ -254,7 +254,7 @@ function missingTensor(config: ModelConfig, tensors: Shapes, name: string, shape
   const some = example === undefined ? 'no tensors' : `${tensors.size} tensors, e.g. "${example}"`;
   const family = config.architecture.replace('ForCausalLM', '');
   return new InputError(
-    `${file} has no "${name}" [${shape.join(', ')}]; it has ${some}. Is this a ${family} checkpoint?`,
+    `${file} has no "${name}" [${shape.join(', ')}]. It has ${some}. Is this a ${family} checkpoint?`,
   );
 }
 

@@ -48,7 +48,7 @@ export async function roomError(error: unknown, path: string, needed?: number): 
   const mib = (bytes: number) => `${Math.round(bytes / 2 ** 20)} MiB`;
   const size = needed === undefined ? '' : ` (${needed} bytes)`;
   return new InputError(
-    `The browser has no room left for ${path}${size}: by its own account this page uses ${mib(usage)} of ${mib(quota)}; clear the ` +
+    `The browser has no space left for ${path}${size}: this page uses ${mib(usage)} of ${mib(quota)}. Clear the ` +
       "page's site data, free disk space, or take a smaller model.",
     { cause: error },
   );
@@ -73,7 +73,7 @@ async function openWriter(handle: FileHandle, path: string, at: number): Promise
   if (!handle.createSyncAccessHandle) return streamWriter(handle, at);
   const access = await handle.createSyncAccessHandle().catch((error: unknown) => {
     if (!isDomError(error, 'NoModificationAllowedError')) throw error;
-    throw new InputError(`${path} is being written by another tab of this page; wait for it, or close it.`);
+    throw new InputError(`${path} is being written by another tab of this page. Wait for it, or close it.`);
   });
   access.truncate(at);
   let position = at;

@@ -57,12 +57,12 @@ export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, f
   const length = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true);
   if (length > BigInt(MAX_HEADER_BYTES)) {
     throw new InputError(
-      `${file} claims a header of ${length} bytes; at most ${MAX_HEADER_BYTES} are allowed. Is this a safetensors file?`,
+      `${file} claims a header of ${length} bytes. At most ${MAX_HEADER_BYTES} are allowed. Is this a safetensors file?`,
     );
   }
   if (8 + Number(length) > fileLength) {
     throw new InputError(
-      `${file} claims a header of ${length} bytes, but only ${fileLength - 8} follow; the file is truncated or corrupt.`,
+      `${file} claims a header of ${length} bytes, but only ${fileLength - 8} follow. The file is truncated or corrupt.`,
     );
   }
   return 8 + Number(length);
@@ -163,7 +163,7 @@ export function encodeTensor(dtype: SafetensorsDtype, data: Float32Array, name: 
   const infinite = dtype === 'BF16' ? 0x7f80 : 0x7c00;
   const lost = halves.findIndex((half, i) => (half & 0x7fff) === infinite && Number.isFinite(data[i]));
   if (lost < 0) return new Uint8Array(halves.buffer);
-  throw new InputError(`Tensor "${name}" holds ${data[lost]}, which ${dtype} cannot hold; save it as F32.`);
+  throw new InputError(`Tensor "${name}" holds ${data[lost]}, which ${dtype} cannot hold. Save it as F32.`);
 }
 
 /** Rounds to nearest, ties to even; NaN stays NaN. */
@@ -209,7 +209,7 @@ function decodeText(bytes: Uint8Array, file: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new InputError(`${file} has a header that is not UTF-8; the file is corrupt.`, { cause });
+    throw new InputError(`${file} has a header that is not UTF-8. The file is corrupt.`, { cause });
   }
 }
 
@@ -219,7 +219,7 @@ function parseHeaderJson(text: string, file: string): Record<string, unknown> {
     json = JSON.parse(text);
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new InputError(`${file} has a header that is not JSON (${reason}); its length may be wrong.`, { cause });
+    throw new InputError(`${file} has a header that is not JSON (${reason}). Its length may be wrong.`, { cause });
   }
   if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Record<string, unknown>;
   throw new InputError(`${file} has a header that is not a JSON object.`);
@@ -291,7 +291,7 @@ function checkOffsets(entries: SafetensorsEntry<string>[], dataStart: number, fi
   throw new InputError(
     end > fileLength
       ? `${file} is truncated: its header promises ${end} bytes, but it has ${fileLength}. Download it again.`
-      : `${file} has ${fileLength - end} bytes after its last tensor; the file is corrupt.`,
+      : `${file} has ${fileLength - end} bytes after its last tensor. The file is corrupt.`,
   );
 }
 

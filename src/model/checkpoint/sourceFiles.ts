@@ -182,7 +182,7 @@ async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Arr
   const size = await files.size(path);
   if (size === undefined) return undefined;
   if (size > MAX_TEXT_BYTES) {
-    throw new InputError(`${path} has ${size} bytes; at most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
+    throw new InputError(`${path} has ${size} bytes. At most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
   }
   const bytes = await files.read(path, 0, size);
   if (!isHtml(bytes)) return bytes;

@@ -48,7 +48,7 @@ export async function applyTuning(
   }
   if (tuning !== 'auto' && tuning !== 'off')
     throw new InputError(
-      `trainer.kernelTuning is "${tuning}"; a page takes auto or off, the command line also a file.`,
+      `trainer.kernelTuning is "${tuning}"; allowed in a page: auto or off. The command line also takes a file.`,
     );
   if (tuning === 'off' || isMeasured(gpu)) return 'built in';
   const store = await tables?.();
@@ -95,7 +95,7 @@ async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | unde
 export function parseTable(gpu: Gpu, file: unknown, source: string): MatmulTable {
   const rows = (file as Partial<TuningFile> | null)?.matmul;
   if (!Array.isArray(rows) || rows.length === 0)
-    throw new InputError(`${source} has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.`);
+    throw new InputError(`${source} has no list "matmul". Write a file with "webgrpo tune --out FILE".`);
   const table = rows.map((entry: Partial<TableRow> | null, i): [number, MatmulVariant] => {
     const row = entry ?? {};
     const last = i === rows.length - 1;
@@ -106,7 +106,7 @@ export function parseTable(gpu: Gpu, file: unknown, source: string): MatmulTable
       !(upTo > ((rows[i - 1] as Partial<TableRow> | null | undefined)?.upToRows ?? 0))
     )
       throw new InputError(
-        `${source}: upToRows of row ${i + 1} is ${row.upToRows ?? 'absent'}; it must rise from row to row, and only the last has none.`,
+        `${source}: upToRows of row ${i + 1} is ${row.upToRows ?? 'absent'}. It must rise from row to row, and only the last has none.`,
       );
     return [upTo, tileOf(gpu, row.tile, source)];
   });
@@ -117,7 +117,7 @@ function tileOf(gpu: Gpu, tile: string | undefined, source: string): MatmulVaria
   const here = namesOf(MATMUL_TILES).filter((name) => runsOn(gpu, name));
   const found = here.find((name) => name === tile);
   if (found) return found;
-  throw new InputError(`${source} has the tile "${tile}"; on this adapter there are ${here.join(', ')}.`);
+  throw new InputError(`${source} has the tile "${tile}"; allowed on this adapter: ${here.join(', ')}.`);
 }
 
 const fileOf = (gpu: Gpu): string => `kernels-${hash(identityOf(gpu))}.json`;

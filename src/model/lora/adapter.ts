@@ -104,7 +104,7 @@ export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, 
 export async function loadAdapter(source: CheckpointSource, config: ModelConfig): Promise<Adapter> {
   const [configBytes, weightBytes] = [await source(CONFIG), await source(WEIGHTS)];
   if (!configBytes || !weightBytes)
-    throw new InputError(`The adapter has no ${configBytes ? WEIGHTS : CONFIG}; give a folder as PEFT saves it.`);
+    throw new InputError(`The adapter has no ${configBytes ? WEIGHTS : CONFIG}. Give a folder as PEFT saves it.`);
   const { lora, baseModel } = parseAdapterConfig(parseJson(configBytes));
   const tensors = readSafetensors(weightBytes, WEIGHTS);
   // PEFT's target_modules can be a pattern; the tensor names show the modules that it matched.
@@ -127,9 +127,9 @@ export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel
     if (READ.includes(key) || WITHOUT_EFFECT.includes(key) || isOff(key, value)) continue;
     throw new InputError(
       REFUSED.includes(key)
-        ? `${CONFIG}: "${key}" is ${show(value)}, which is not supported; train it without.`
-        : `${CONFIG}: "${key}" is ${show(value)}, a field that is not known here and may change what is computed; ` +
-            'if it does not, set it to null.',
+        ? `${CONFIG}: "${key}" is ${show(value)}, which is not supported. Train it without.`
+        : `${CONFIG}: "${key}" is ${show(value)}, a field that is not known here and may change what is computed. ` +
+            'If it does not, set it to null.',
     );
   }
   const number = (key: string, byDefault: number | undefined, least: number, below = Infinity) => {
@@ -232,7 +232,7 @@ function checkTensors({ lora, tensors }: Adapter, config: ModelConfig): void {
     );
   for (const [name, { data }] of tensors) {
     const bad = data.findIndex((value) => !Number.isFinite(value));
-    if (bad >= 0) throw new InputError(`${WEIGHTS}: "${name}" holds ${data[bad]} at element ${bad}; it is damaged.`);
+    if (bad >= 0) throw new InputError(`${WEIGHTS}: "${name}" holds ${data[bad]} at element ${bad}. It is damaged.`);
   }
 }
 

@@ -54,7 +54,7 @@ export class Optimizer<T extends Arena> {
   async step({ gradClip: maxNorm, optimizer = this.#spec.name, ...options }: OptimizerOptions) {
     if (optimizer !== this.#spec.name)
       throw new InputError(
-        `The config's optimizer is ${optimizer}, but the engine was made with ${this.#spec.name}; give createLocalEngine what engineSizes(config) says.`,
+        `The config's optimizer is ${optimizer}, but the engine was made with ${this.#spec.name}. Give createLocalEngine what engineSizes(config) says.`,
       );
     const [gpu, partial, clip] = [this.#gpu, this.#partial, this.#clip];
     const { buffers } = this.grads;
@@ -91,8 +91,8 @@ export class Optimizer<T extends Arena> {
     const saved = [...tensors.keys()].find((key) => key.startsWith(MARK))?.slice(MARK.length) ?? 'AdamW';
     if (saved !== name)
       throw new InputError(
-        `The checkpoint has the optimizer state of ${saved}, but this run's optimizer is ${name}; set actor.optim.optimizer=${saved} ` +
-          'to go on with it, or start a new run from its weights by model.path.',
+        `The checkpoint has the optimizer state of ${saved}, but this run's optimizer is ${name}. Set actor.optim.optimizer=${saved} ` +
+          'to resume with it, or start a new run from its weights by model.path.',
       );
     const steps = savedSteps(tensors, SOURCE);
     this.#checkNames(tensors);
@@ -101,7 +101,7 @@ export class Optimizer<T extends Arena> {
       const found = [...tensors].filter(([key]) => key.endsWith(end));
       if (found.length === 0)
         throw new InputError(
-          `The checkpoint's optimizer state has no ${suffix}, which ${name} needs here; resume with the momentum that it was saved with.`,
+          `The checkpoint's optimizer state has no ${suffix}, which ${name} needs here. Resume with the momentum that it was saved with.`,
         );
       arena.importTensors(new Map(found.map(([key, tensor]) => [key.slice(0, -end.length), tensor])));
     }
@@ -115,7 +115,7 @@ export class Optimizer<T extends Arena> {
     const unknown = [...tensors.keys()].find((name) => !known.has(name));
     if (unknown === undefined) return;
     throw new InputError(
-      `${SOURCE} has "${unknown}", which ${this.#spec.name} does not keep for these weights. Is it of another run, or saved with another momentum?`,
+      `${SOURCE} has "${unknown}", which ${this.#spec.name} does not keep for these weights. Does it belong to another run, or was it saved with another momentum?`,
     );
   }
 

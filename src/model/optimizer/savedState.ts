@@ -14,7 +14,7 @@ export function savedSteps(tensors: TensorMap, source: string): number {
   if (step?.length !== 1 || !Number.isInteger(step[0]) || step[0] < 0 || step[0] > 2 ** 24) {
     const found = step ? `the "step" ${step.length === 1 ? step[0] : `of ${step.length} values`}` : 'no "step"';
     throw new InputError(
-      `${source} has ${found}; a whole number of updates belongs there. It is damaged: take another checkpoint.`,
+      `${source} has ${found}; allowed: a whole number of updates. It is damaged: use another checkpoint.`,
     );
   }
   expectFinite(tensors, source);
@@ -23,7 +23,7 @@ export function savedSteps(tensors: TensorMap, source: string): number {
     if (negative >= 0)
       throw new InputError(
         `${source}: "${name}" holds ${data[negative]} at element ${negative}, but a mean of squares is never negative. It is ` +
-          'damaged: take another checkpoint.',
+          'damaged: use another checkpoint.',
       );
   }
   return step[0];

@@ -125,7 +125,7 @@ export class ChatTokenizer {
     } catch (error) {
       const reason = describe(error).slice(0, 200).replaceAll('undefined', 'none');
       throw new InputError(
-        `tokenizer.json cannot be read as a tokenizer (${reason}); it must be a file of the Hugging Face tokenizers library.`,
+        `tokenizer.json cannot be read as a tokenizer (${reason}). It must be a file of the Hugging Face tokenizers library.`,
       );
     }
     this.normalizes = Boolean(json['normalizer']);
@@ -281,7 +281,7 @@ export class ChatTokenizer {
     if (closing.startsWith(end)) return closing.slice(end.length);
     throw new InputError(
       `The chat template does not close an assistant message with ${JSON.stringify(end)}, the ` +
-        'end token, so turns cannot be appended to sampled tokens; set eos_token to the token that ends a turn.',
+        'end token, so turns cannot be appended to sampled tokens. Set eos_token to the token that ends a turn.',
     );
   }
 
@@ -306,7 +306,7 @@ export class ChatTokenizer {
     if (stop >= 0) return text.slice(stop);
     throw new InputError(
       `The chat template does not write ${stopToken} after an assistant's \`tool_calls\`, so tool outputs cannot be ` +
-        "appended to sampled tokens; use the model's own template, or set rollout.multiTurn.format to the format it writes.",
+        "appended to sampled tokens. Use the model's own template, or set rollout.multiTurn.format to the format it writes.",
     );
   }
 
@@ -377,7 +377,7 @@ function idsOf(tokenizer: Tokenizer, text: string): number[] {
 
 function tooLong(length: number): InputError {
   return new InputError(
-    `A conversation has texts of ${length} characters, which are too many for this tokenizer; at most ${MAX_CHARACTERS} are ` +
+    `A conversation has texts of ${length} characters, which are too many for this tokenizer. At most ${MAX_CHARACTERS} are ` +
       'encoded, and without white space fewer. Leave the problem out, or lower rollout.multiTurn.maxToolResponseLength.',
   );
 }

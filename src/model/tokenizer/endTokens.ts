@@ -19,7 +19,7 @@ export function endTokens(
   const ids = [...new Set(all)];
   if (ids.length > MAX_END_TOKENS) {
     throw new InputError(
-      `The model ends a turn by the tokens ${ids.join(', ')}; at most ${MAX_END_TOKENS} are supported. Take those that it never ` +
+      `The model ends a turn by the tokens ${ids.join(', ')}. At most ${MAX_END_TOKENS} are supported. Take those that it never ` +
         'writes out of "eos_token_id" in config.json and generation_config.json.',
     );
   }

@@ -33,21 +33,20 @@ const MAX_WAYS = 64;
 export function checkPattern(
   pattern: string,
   place = 'tokenizer.json: the pattern',
-  remedy = "use another model's tokenizer",
+  remedy = "Use another model's tokenizer",
 ): void {
   const refuse = (why: string): never => {
     const shown = pattern.length > 80 ? `${pattern.slice(0, 77)}...` : pattern;
-    throw new InputError(`${place} ${JSON.stringify(shown)} ${why}; ${remedy}.`);
+    throw new InputError(`${place} ${JSON.stringify(shown)} ${why}. ${remedy}.`);
   };
   if (pattern.length > MAX_LENGTH) refuse(`has ${pattern.length} characters, of at most ${MAX_LENGTH}`);
-  if (/\\[1-9gk]/.test(pattern.replaceAll('\\\\', '')))
-    refuse('refers back to what it matched, which may take for ever');
+  if (/\\[1-9gk]/.test(pattern.replaceAll('\\\\', ''))) refuse('refers back to what it matched, which may never end');
   const paths = new PatternParser(pattern).parse() ?? refuse(`is nested deeper than ${MAX_DEPTH}`);
-  if (paths.some(repeatsAmbiguously)) refuse('repeats what can be read in several ways, which may take for ever');
+  if (paths.some(repeatsAmbiguously)) refuse('repeats what can be read in several ways, which may never end');
   if (unboundedIn(paths) > MAX_UNBOUNDED)
-    refuse(`repeats more than ${MAX_UNBOUNDED} parts in a row without bound, which may take for ever`);
+    refuse(`repeats more than ${MAX_UNBOUNDED} parts in a row without bound, which may never end`);
   if (paths.some((path) => waysThrough(path) > MAX_WAYS))
-    refuse(`can be read in more than ${MAX_WAYS} ways by its choices, which may take for ever`);
+    refuse(`can be read in more than ${MAX_WAYS} ways by its choices, which may never end`);
 }
 
 const repeatsAmbiguously = (path: Path): boolean =>

@@ -63,12 +63,12 @@ export class ChatTemplate {
    */
   constructor(text: string) {
     if (text.length > MAX_SOURCE) {
-      throw new InputError(`The chat template has ${text.length} characters; at most ${MAX_SOURCE} are read.`);
+      throw new InputError(`The chat template has ${text.length} characters. At most ${MAX_SOURCE} are read.`);
     }
     try {
       this.program = new Template(text.replace(/\r\n?/g, '\n')).parsed;
     } catch (error) {
-      throw new InputError(`The chat template cannot be read (${reasonOf(error)}); it must be a Jinja template.`);
+      throw new InputError(`The chat template cannot be read (${reasonOf(error)}). It must be a Jinja template.`);
     }
   }
 
@@ -123,8 +123,8 @@ export class ChatTemplates {
       const names = [...this.texts.keys()].map((other) => `"${other}"`).join(', ');
       throw new InputError(
         names === ''
-          ? 'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.'
-          : `tokenizer_config.json: "chat_template" has templates for ${names}, but none named "${name}"; add one.`,
+          ? 'tokenizer_config.json has no "chat_template". Add one or use the tokenizer of a chat model.'
+          : `tokenizer_config.json: "chat_template" has templates for ${names}, but none named "${name}". Add one.`,
       );
     }
     const template = this.read.get(name) ?? new ChatTemplate(text);

@@ -51,7 +51,7 @@ function readerOf({ decoder }: TokenizerJson): (text: string) => Uint8Array {
   if (steps.includes('ByteLevel')) return byteLevel();
   if (steps.includes('ByteFallback')) return sentencePiece;
   throw new InputError(
-    `The tokenizer decodes by ${steps.join(', ') || 'nothing'}; stop strings and constrained tool calls need one of ` +
+    `The tokenizer decodes by ${steps.join(', ') || 'nothing'}. Stop strings and constrained tool calls need one of ` +
       'ByteLevel (GPT-2, Llama 3, Qwen) or ByteFallback (Llama 2, Gemma).',
   );
 }

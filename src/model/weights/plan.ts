@@ -66,7 +66,7 @@ export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes
     const bytes = Math.ceil(blockBytes(block) / 256) * 256;
     if (bytes > maxBytes)
       throw new InputError(
-        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}; take a smaller model or another device.`,
+        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}. Take a smaller model or another device.`,
       );
     if (buffers[buffers.length - 1] + bytes > maxBytes) buffers.push(0);
     const buffer = buffers.length - 1;

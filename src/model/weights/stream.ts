@@ -117,7 +117,7 @@ export class DeviceReceiver implements WeightReceiver {
       const at = other >= 0 ? other : this.#tensors.length;
       const [own, sent] = [this.#tensors[at], tensors[at]].map((tensor) => (tensor ? text(tensor) : 'nothing more'));
       throw new InputError(
-        `The weights that are sent have ${sent} where the rollout device has ${own}; give both devices the same model and ` +
+        `The weights that are sent have ${sent} where the rollout device has ${own}. Give both devices the same model and ` +
           'settings, and adapters that offer the same (shader-f16, bytes of a binding).',
       );
     }

@@ -21,7 +21,7 @@ export function profileView(report: ProfileReport, parent: HTMLElement): void {
     ['The step by phase', scrolling('Phases', phaseTable(report))],
     ['Tail: the last fifth of the samples', scrolling('Tail', tailTable(report))],
     ['Response length (tokens)', scrolling('Lengths', histogramBars('Samples by response length', report.tokens))],
-    ['Turns a sample', scrolling('Turns', histogramBars('Samples by turns', report.turns))],
+    ['Turns per sample', scrolling('Turns', histogramBars('Samples by turns', report.turns))],
     ['Stop reasons', list(Object.entries(stops).map(([stop, n]) => `${stop}: ${n}`))],
     [`The ${slowest.length} slowest samples`, key(), scrolling('Slowest samples', timelines(slowest))],
   ];

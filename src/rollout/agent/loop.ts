@@ -74,7 +74,7 @@ export function registerAgentLoop(name: string, loop: AgentLoop): void {
 export function agentLoopOf(name: string): AgentLoop {
   const loop = registered(name);
   if (loop) return loop;
-  throw new InputError(`There is no agent loop "${name}"; registered are ${[...LOOPS.keys()].join(', ')}.`);
+  throw new InputError(`There is no agent loop "${name}"; registered: ${[...LOOPS.keys()].join(', ')}.`);
 }
 
 function registered(name: string): AgentLoop | undefined {
@@ -86,7 +86,7 @@ export function checkAgentName(problem: Problem): void {
   const { agentName } = problem;
   if (agentName === undefined || registered(agentName)) return;
   throw new InputError(
-    `${problemName(problem)} names the agent loop ${shownValue(agentName)}; registered are ${[...LOOPS.keys()].join(', ')}. ` +
+    `${problemName(problem)} names the agent loop ${shownValue(agentName)}; registered: ${[...LOOPS.keys()].join(', ')}. ` +
       'Name one of these (agent_name, agentName), or register it by registerAgentLoop.',
   );
 }

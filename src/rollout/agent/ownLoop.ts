@@ -58,13 +58,13 @@ export async function runOwnLoop(
   ended: AbortSignal,
 ): Promise<StopReason> {
   const what = `The agent loop "${name}" of problem "${problem.id}"`;
-  const expected = `return one of ${STOP_REASONS.filter((reason) => reason !== 'error').join(', ')}`;
+  const expected = `Return one of ${STOP_REASONS.filter((reason) => reason !== 'error').join(', ')}`;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let stopWaiting = () => {};
   try {
     const leftBehind = new Promise<StopReason>((resolve, reject) => {
       const { loopTimeoutMs: ms = LONGEST_TIMER_MS } = limits;
-      const tooLong = `${what} did neither generate, call tools nor end in ${ms / 1000} s (rollout.agent.timeoutS); ${expected}.`;
+      const tooLong = `${what} did neither generate, call tools nor end in ${ms / 1000} s (rollout.agent.timeoutS). ${expected}.`;
       const end = () => reject(new UserCodeError('agent loop took too long', tooLong));
       sample.onIdle = (idle) => {
         if (ended.aborted) return; // the timer now limits the time to return
@@ -82,7 +82,7 @@ export async function runOwnLoop(
     const reason = await Promise.race([(async () => loop(sample))(), leftBehind]);
     if (sample.failure) throw sample.failure.error;
     if (!(STOP_REASONS as readonly unknown[]).includes(reason) || reason === 'error')
-      throw new UserCodeError('agent loop returned', `${what} returned ${shownValue(reason)}; ${expected}.`);
+      throw new UserCodeError('agent loop returned', `${what} returned ${shownValue(reason)}. ${expected}.`);
     checkMessages(what, sample.messages);
     return reason;
   } catch (error) {
@@ -101,6 +101,6 @@ function checkMessages(what: string, messages: readonly unknown[]): void {
   if (at < 0) return;
   throw new UserCodeError(
     'agent loop left a message',
-    `${what} left as message ${at + 1} of ${messages.length} what is none; put { role, content } with texts in both, or use sample.say().`,
+    `${what} left as message ${at + 1} of ${messages.length} what is not a message. Put { role, content } with texts in both, or use sample.say().`,
   );
 }

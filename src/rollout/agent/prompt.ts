@@ -40,8 +40,8 @@ export function promptOf(input: PromptInput): Uint32Array {
     default:
       throw new InputError(
         `${problemName(problem)} has a prompt of ${ids.length} tokens, but at most ${allowed} fit (maxPromptLength ` +
-          `${limits.maxPromptLength}, context length ${limits.contextLength}); raise them, leave such problems out by ` +
-          'data.filterOverlongPrompts, or cut them by data.truncation.',
+          `${limits.maxPromptLength}, context length ${limits.contextLength}). Raise them, skip such problems with ` +
+          'data.filterOverlongPrompts, or truncate them with data.truncation.',
       );
   }
 }

@@ -34,7 +34,7 @@ export function turnSampling(run: SamplingParams, turn: TurnSampling): SamplingP
   const refused = Object.keys(turn).find((key) => !(TURN_KEYS as readonly string[]).includes(key));
   if (refused !== undefined)
     throw new InputError(
-      `generate() was given ${refused}; a turn may set ${TURN_KEYS.join(', ')}. ` +
+      `generate() was given ${refused}; allowed for a turn: ${TURN_KEYS.join(', ')}. ` +
         (refused === 'temperature'
           ? "The temperature is the run's (rollout.temperature): the trainer takes all log-probs at it."
           : "The rest is the run's."),
@@ -45,7 +45,7 @@ export function turnSampling(run: SamplingParams, turn: TurnSampling): SamplingP
   ] as const) {
     const value = turn[key];
     if (value !== undefined && !(Number.isInteger(value) && value >= least))
-      throw new InputError(`generate() was given ${key} ${value}; allowed: integers from ${least} on.`);
+      throw new InputError(`generate() was given ${key} ${value}; allowed: integers of at least ${least}.`);
   }
   return { ...run, ...turn, maxNewTokens: Math.min(run.maxNewTokens, turn.maxNewTokens ?? Infinity) };
 }

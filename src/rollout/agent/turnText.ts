@@ -40,6 +40,6 @@ export function checkGeneration(generation: Generation): void {
   for (const name of TURN_FIELDS)
     if ((generation[name]?.length ?? length) !== length)
       throw new RangeError(
-        `The engine returned ${length} tokens, but ${generation[name]!.length} ${name}; return one a token.`,
+        `The engine returned ${length} tokens, but ${generation[name]!.length} ${name}. Return one a token.`,
       );
 }

@@ -78,7 +78,7 @@ export class CallGuide {
   after(state: number, token: number): number {
     let at = state;
     for (const byte of tokenBytes(this.#vocabulary, token)) at = this.#step(at, byte);
-    if (at === DEAD) throw new Error(`Token ${token} was drawn, which no valid tool call has in this place.`);
+    if (at === DEAD) throw new Error(`Token ${token} was sampled, which no valid tool call has at this position.`);
     return at;
   }
 
@@ -121,7 +121,7 @@ export class CallGuide {
   #findAllowed(state: number): Allowed {
     const { ids, next } = this.#reach(state);
     if (ids.length === 0)
-      throw new Error('The tokenizer has no token that a valid tool call could go on with; is it byte-level?');
+      throw new Error('The tokenizer has no token that could continue a valid tool call. Is it byte-level?');
     const tokensLeft = Uint16Array.from(next, (to) => this.#tokensTo(to));
     const most = tokensLeft.reduce((a, b) => Math.max(a, b), 0);
     const mask = ids.length === this.#vocabSize ? undefined : this.#bits(ids);

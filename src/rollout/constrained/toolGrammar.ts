@@ -74,14 +74,14 @@ function glmCall({ name, parameters: { properties, required = [] } }: CallableTo
 function glmName(tool: string, name: string): string {
   if (name === name.trim() && !name.includes('<')) return name;
   throw new InputError(
-    `Tool "${tool}": the name "${name}" has "<" or a space at an end, which format glm cannot write; rename it.`,
+    `Tool "${tool}": the name "${name}" has "<" or a space at an end, which format glm cannot write. Rename it.`,
   );
 }
 
 function xmlName(tool: string, name: string): string {
   if (!/[>\s]/.test(name)) return name;
   throw new InputError(
-    `Tool "${tool}": the name "${name}" has ">" or a space, which format qwen3_coder cannot write; rename it.`,
+    `Tool "${tool}": the name "${name}" has ">" or a space, which format qwen3_coder cannot write. Rename it.`,
   );
 }
 
@@ -90,7 +90,7 @@ function xmlValue(format: CallFormat, tool: string, key: string, schema: Argumen
   if (!schema.enum) return rawText(schema);
   const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
   if (choices.length > 0) return oneOf(...choices.map(literal));
-  throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format ${format}; change its enum.`);
+  throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format ${format}. Change its enum.`);
 }
 
 /** A turn that starts with "{" consists of calls separated by ";". Any other turn is free. */

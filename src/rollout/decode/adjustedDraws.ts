@@ -53,17 +53,17 @@ export function isAdjusted(s: SamplingParams): boolean {
 export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
   const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0 } = s;
   if (!(repetitionPenalty > 0))
-    throw new RangeError(`repetitionPenalty is ${repetitionPenalty}; it must be above 0, and 1 is off.`);
+    throw new RangeError(`repetitionPenalty is ${repetitionPenalty}. It must be above 0, and 1 is off.`);
   if (logitBias.length > MAX_BIASES)
-    throw new RangeError(`logitBias has ${logitBias.length} entries; at most ${MAX_BIASES} are allowed.`);
+    throw new RangeError(`logitBias has ${logitBias.length} entries. At most ${MAX_BIASES} are allowed.`);
   const outside = logitBias.find(([token]) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
   if (outside) throw new RangeError(`logitBias names token ${outside[0]}; the vocabulary has 0 to ${vocabSize - 1}.`);
   const infinite = logitBias.find(([, bias]) => !(Math.abs(bias) <= 1e6));
   if (infinite) throw new RangeError(`logitBias of token ${infinite[0]} is ${infinite[1]}; allowed: -1e6 to 1e6.`);
   if (new Set(logitBias.map(([token]) => token)).size < logitBias.length)
-    throw new RangeError('logitBias names a token twice; give each token one bias.');
+    throw new RangeError('logitBias names a token twice. Give each token one bias.');
   if (topLogprobs > MAX_ALTERNATIVES)
-    throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
+    throw new RangeError(`topLogprobs is ${topLogprobs}. At most ${MAX_ALTERNATIVES} are returned.`);
 }
 
 /** Owns the buffers of adjusted sampling, and records its kernels. */

@@ -11,9 +11,9 @@ export const MAX_STOP_STRINGS = 16;
 /** Throws RangeError for strings that cannot be matched. */
 export function checkStopStrings(stop: readonly string[]): void {
   if (stop.length > MAX_STOP_STRINGS)
-    throw new RangeError(`${stop.length} stop strings were given; at most ${MAX_STOP_STRINGS} are allowed.`);
+    throw new RangeError(`${stop.length} stop strings were given. At most ${MAX_STOP_STRINGS} are allowed.`);
   if (stop.includes(''))
-    throw new RangeError('A stop string is empty, and would end every turn at once; leave it out.');
+    throw new RangeError('A stop string is empty, and would end every turn at once. Leave it out.');
 }
 
 /** Finds the stop strings of one turn. */

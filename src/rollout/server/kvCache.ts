@@ -114,7 +114,7 @@ export class PrefixCache {
   acquire(tokens: Uint32Array): Prefix | undefined {
     if (tokens.length > this.#maxLength)
       throw new RangeError(
-        `A prompt has ${tokens.length} tokens but data.maxPromptLength is ${this.#maxLength}; raise it or shorten the prompt.`,
+        `A prompt has ${tokens.length} tokens but data.maxPromptLength is ${this.#maxLength}. Raise it or shorten the prompt.`,
       );
     const key = tokens.join();
     let prefix = this.#byKey.get(key);

@@ -20,17 +20,17 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
     throw new RangeError(`promptLength is ${promptLength} of a context of ${contextIds.length} tokens.`);
   if (promptLength > maxPromptLength)
     throw new RangeError(
-      `A prompt has ${promptLength} tokens but data.maxPromptLength is ${maxPromptLength}; raise it or shorten the prompt.`,
+      `A prompt has ${promptLength} tokens but data.maxPromptLength is ${maxPromptLength}. Raise it or shorten the prompt.`,
     );
   if (ownTokens >= slotCapacity)
     throw new RangeError(`A context has ${ownTokens} tokens after its prompt; a slot holds ${slotCapacity}.`);
   const room = Math.min(sampling.maxNewTokens, slotCapacity - ownTokens);
   if (drawn && drawn.tokenIds.length >= room)
-    throw new RangeError(`A turn of at most ${room} tokens has drawn ${drawn.tokenIds.length} already.`);
+    throw new RangeError(`A turn of at most ${room} tokens already has ${drawn.tokenIds.length} sampled tokens.`);
   if (sampling.stopTokenIds.length > 4)
     throw new InputError(
-      `${sampling.stopTokenIds.length} stop token ids were given (${sampling.stopTokenIds.join(', ')}); at most 4 are allowed, those of the ` +
-        'model and of its tool format included. Take what the model never writes out of "eos_token_id" in generation_config.json.',
+      `${sampling.stopTokenIds.length} stop token ids were given (${sampling.stopTokenIds.join(', ')}). At most 4 are allowed, those of the ` +
+        'model and of its tool format included. Remove those that the model never writes from "eos_token_id" in generation_config.json.',
     );
   checkStopStrings(sampling.stop ?? []);
   checkAdjusted(sampling, vocabSize);

@@ -75,7 +75,7 @@ export class RolloutServer implements RolloutEngine {
 
   release(requestId: string): void {
     if (this.#scheduler.isUnfinished(requestId))
-      throw new Error(`release("${requestId}") while it is generating; abort it first.`);
+      throw new Error(`release("${requestId}") while it is generating. Abort it first.`);
     this.#scheduler.release(requestId);
     this.#wake();
   }

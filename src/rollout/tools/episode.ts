@@ -9,7 +9,7 @@ import { isObject } from '../../tasks/toolSchema.ts';
 import { limitsOf, TimeLimitError, type ToolLimits, truncate, withTimeLimit } from './run.ts';
 import type { StateOwner, ToolStates } from './states.ts';
 
-const EXPECTED = 'return { state, observation }, the observation a text, or absent';
+const EXPECTED = 'Return { state, observation }, the observation a text, or absent';
 
 /** One sample's episode in its environment. */
 export class Episode implements StateOwner {
@@ -49,7 +49,7 @@ export class Episode implements StateOwner {
     if (!isStart(start)) {
       throw new UserCodeError(
         'environment reset returned',
-        `${this.#what(context)} returned ${shownValue(start)}; ${EXPECTED}.`,
+        `${this.#what(context)} returned ${shownValue(start)}. ${EXPECTED}.`,
       );
     }
     this.#observation = start.observation ?? '';
@@ -74,7 +74,7 @@ export class Episode implements StateOwner {
       const what = this.#what(states.context);
       if (!isA(error, TimeLimitError)) throw blame('environment reset', what, error, EXPECTED);
       const tooLong = `${what} did not resolve in ${own.toolTimeoutMs / 1000} s (rollout.multiTurn.toolTimeoutS)`;
-      throw new UserCodeError('environment reset took too long', `${tooLong}; ${EXPECTED}.`);
+      throw new UserCodeError('environment reset took too long', `${tooLong}. ${EXPECTED}.`);
     }
   }
 

@@ -61,10 +61,10 @@ export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat 
   const formats = Object.entries(TOOL_PARSERS).flatMap(([name, parser]) => ('callFormat' in parser ? [name] : []));
   throw new InputError(
     stopToken === undefined
-      ? 'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
-          `set it to the format it reads (${formats.join(', ')}), or turn constrainToolCalls off.`
+      ? 'constrainToolCalls is on, but the tool parser has no callFormat, so the format of its calls is unknown. ' +
+          `Set it to the format it reads (${formats.join(', ')}), or turn constrainToolCalls off.`
       : 'constrainToolCalls is on, but calls of this format are written with control tokens, which a mask over texts ' +
-          `cannot see; formats that can be constrained: ${formats.join(', ')}. Turn constrainToolCalls off.`,
+          `cannot see. Formats that can be constrained: ${formats.join(', ')}. Turn constrainToolCalls off.`,
   );
 }
 
@@ -81,7 +81,7 @@ export function callConstraint(
 export function toolParserOf(format: string): ToolParser {
   const parser = (TOOL_PARSERS as Record<string, ToolParser>)[format];
   if (parser) return parser;
-  throw new InputError(`There is no tool parser "${format}"; known are ${Object.keys(TOOL_PARSERS).join(', ')}.`);
+  throw new InputError(`There is no tool parser "${format}"; known: ${Object.keys(TOOL_PARSERS).join(', ')}.`);
 }
 
 /**
@@ -89,11 +89,11 @@ export function toolParserOf(format: string): ToolParser {
  * of calls.
  */
 export function parsedBy(parser: ToolParser, text: string, tools: Tool[]): ToolCall[] {
-  const expected = 'return a list of { name, args } or { error }';
+  const expected = 'Return a list of { name, args } or { error }';
   try {
     const calls: unknown = parser(text, tools);
     if (Array.isArray(calls) && calls.every(isCall)) return calls;
-    throw new UserCodeError('tool parser returned', `The tool parser returned no list of calls; ${expected}.`);
+    throw new UserCodeError('tool parser returned', `The tool parser returned no list of calls. ${expected}.`);
   } catch (error) {
     throw blame('tool parser', 'The tool parser', error, expected);
   }

@@ -81,7 +81,7 @@ export class ToolStates {
       const state = await withTimeLimit(tool.name, restoring, tool.timeoutMs ?? timeoutMs, signal).catch((error) => {
         throw new InputError(
           `Tool "${tool.name}" could not restore the state that it had saved for sample ${this.context.sampleId}: ` +
-            `${describe(error)}. Mend its \`restore\`, or go on from an earlier checkpoint.`,
+            `${describe(error)}. Fix its \`restore\`, or resume from an earlier checkpoint.`,
         );
       });
       this.#states.set(tool, Promise.resolve(state));

@@ -101,10 +101,10 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
   if (!/^[\w.-]{1,64}$/.test(name))
     throw new InputError(`An environment is named "${name}"; allowed: 1 to 64 letters, digits, ., _ and -.`);
   if (!definition.step && Object.keys(tools ?? {}).length === 0)
-    throw new InputError(`Environment "${name}" has neither step nor tools; give it one of them.`);
+    throw new InputError(`Environment "${name}" has neither step nor tools. Give it one of them.`);
   if (!definition.save !== !definition.restore)
     throw new InputError(
-      `Environment "${name}" has ${definition.save ? 'save without restore' : 'restore without save'}; give both or none.`,
+      `Environment "${name}" has ${definition.save ? 'save without restore' : 'restore without save'}. Give both or none.`,
     );
   // The loop passes an environment only the state that its own reset returned.
   const environment = definition as Omit<Environment, 'tools'>;

@@ -23,7 +23,7 @@ export function partsOf(task: Pick<Task, 'name' | 'tools' | 'environments'>, pro
   const twice = own.find(({ name }) => taken.includes(name));
   if (environment && twice)
     throw new InputError(
-      `Task "${task.name}" has a tool "${twice.name}", a name that its environment "${environment.name}" uses too; rename one of them.`,
+      `Task "${task.name}" has a tool "${twice.name}", a name that its environment "${environment.name}" uses too. Rename one of them.`,
     );
   const all = [...own, ...(environment?.tools ?? [])];
   const tools = problem.tools === undefined ? all : chosenTools(task, problem, all);
@@ -45,7 +45,7 @@ function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readon
   const there = all.length > 0 ? all.map((tool) => tool.name).join(', ') : 'none';
   if (!Array.isArray(wanted))
     throw new InputError(
-      `${problemName(problem)} has the tools ${JSON.stringify(wanted)}; give a list of names. The tools of task "${name}" are: ${there}.`,
+      `${problemName(problem)} has the tools ${JSON.stringify(wanted)}. Give a list of names. The tools of task "${name}" are: ${there}.`,
     );
   return wanted.map((tool: unknown) => {
     const found = all.find((one) => one.name === tool);

@@ -61,8 +61,8 @@ export function heldOutProblems(count: number): Gsm8kProblem[] {
       return makeProblem(`held-out-${index}`, template, numbers, rng);
     }
     throw new InputError(
-      `${count} held-out problems were asked for, but template "${template.id}" has no more than ` +
-        `${Math.floor(index / TEMPLATES.length)}; ask for at most ${index}.`,
+      `${count} held-out problems were requested, but template "${template.id}" has no more than ` +
+        `${Math.floor(index / TEMPLATES.length)}. Ask for at most ${index}.`,
     );
   });
 }

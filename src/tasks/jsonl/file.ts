@@ -40,7 +40,7 @@ type ReadProblems<P extends Problem> = (file: JsonlFile) => P[];
 export function readRows({ file, text }: JsonlFile): JsonlRow[] {
   const lines = text.replace(/^\uFEFF/, '').split('\n');
   const rows = lines.flatMap((line, i) => (line.trim() === '' ? [] : [readRow(line, `${file}, line ${i + 1}`)]));
-  if (rows.length === 0) throw new InputError(`${file} holds no problems; expected one JSON object a line.`);
+  if (rows.length === 0) throw new InputError(`${file} holds no problems. Write one JSON object per line.`);
   return rows;
 }
 
@@ -64,7 +64,7 @@ export async function readFiles(
   { path, valPath }: WrittenPaths,
   readText: (path: string) => Promise<string>,
 ): Promise<JsonlFiles> {
-  if (path === undefined) throw new InputError('task.path is missing; set it to a JSONL file of problems.');
+  if (path === undefined) throw new InputError('task.path is missing. Set it to a JSONL file of problems.');
   const open = async (file: string): Promise<JsonlFile> => ({ file, text: await readText(file) });
   const train = await open(path);
   if (valPath === undefined) return { train };
@@ -73,7 +73,7 @@ export async function readFiles(
   const twice = named.find(([name], i) => named.findIndex(([other]) => other === name) < i);
   if (twice)
     throw new InputError(
-      `task.valPath has two files named "${twice[0]}", which their metrics would share; name them: {first: ..., second: ...}.`,
+      `task.valPath has two files named "${twice[0]}", which their metrics would share. Name them: {first: ..., second: ...}.`,
     );
   return { train, val: await Promise.all(named.map(async ([name, file]) => ({ name, ...(await open(file)) }))) };
 }
@@ -92,7 +92,7 @@ export function splitProblems<P extends Problem>(
   if (val !== undefined) return { train: all, test: read(val) };
   if (all.length < 2)
     throw new InputError(
-      `${train.file} holds one problem, which cannot be held out as well; set task.valPath to another file.`,
+      `${train.file} holds one problem, which cannot be held out as well. Set task.valPath to another file.`,
     );
   const held = Math.ceil(all.length / 8);
   return { train: all.slice(0, -held), test: all.slice(-held) };

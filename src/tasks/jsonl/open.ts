@@ -18,7 +18,7 @@ export async function openJsonl(
   loadReward: (setting: string, file: string, remedy: string) => unknown,
 ): Promise<SyncTask> {
   const { module, ...options } = jsonlOptions(config.options);
-  const remedy = 'write "export default (sample) => sample.response === sample.problem.answer ? 1 : 0;"';
+  const remedy = 'Write "export default (sample) => sample.response === sample.problem.answer ? 1 : 0;"';
   const reward = module && ((await loadReward('task.options.module', module, remedy)) as JsonlReward);
   return jsonlTask(await readFiles(config, readText), { ...options, ...(reward && { reward }) });
 }

@@ -45,7 +45,7 @@ export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerC
     const problem = problemOf(row, fields, check, `${file.file}-${i}`);
     const other = seen.get(problem.id);
     if (other !== undefined)
-      throw fault(row, `the id "${problem.id}" is that of ${other} as well; give each line its own, or none`);
+      throw fault(row, `the id "${problem.id}" is that of ${other} as well. Give each line its own, or none`);
     seen.set(problem.id, row.where.slice(file.file.length + 2));
     return placed(problem, row.where);
   });
@@ -55,7 +55,7 @@ const fault = ({ where }: JsonlRow, what: string): InputError => new InputError(
 
 function problemOf(row: JsonlRow, keys: JsonlFields, check: AnswerCheck | undefined, id: string): Problem {
   // An own field of that name would become the prototype of any object that a reward assigns the problem to.
-  if (Object.hasOwn(row.fields, '__proto__')) throw fault(row, 'a field is named "__proto__"; rename it');
+  if (Object.hasOwn(row.fields, '__proto__')) throw fault(row, 'a field is named "__proto__". Rename it');
   const texts = Object.entries(TEXTS).map(([name, written]): [string, unknown] => [name, nameIn(row, written)]);
   return {
     ...Object.fromEntries([...Object.entries(row.fields), ...texts].filter(([, value]) => (value ?? null) !== null)),
@@ -86,14 +86,14 @@ function promptIn(row: JsonlRow, { promptKey, systemPrompt }: JsonlFields): Mess
   const [key, other] = keys.filter((known) => valueAt(row.fields, known) !== undefined);
   if (key === undefined) throw absent(row, 'prompt', keys, 'promptKey');
   if (other !== undefined)
-    throw fault(row, `both "${key}" and "${other}" are there; say which is the prompt: task.options.promptKey`);
+    throw fault(row, `both "${key}" and "${other}" are there. Say which is the prompt: task.options.promptKey`);
   const value = valueAt(row.fields, key);
   const messages =
     typeof value === 'string' ? [{ role: 'user' as const, content: value }] : messagesIn(row, key, value);
   const last = messages[messages.length - 1];
   if (last.role === 'assistant')
-    throw fault(row, `"${key}" ends with the assistant's message, which the model is to write; leave that one out`);
-  if (last.content.trim() === '') throw fault(row, `"${key}" ends in an empty text; write what the model is asked`);
+    throw fault(row, `"${key}" ends with the assistant's message, which the model is to write. Leave that one out`);
+  if (last.content.trim() === '') throw fault(row, `"${key}" ends in an empty text. Write what the model is asked`);
   if (systemPrompt === '' || messages[0].role === 'system') return messages;
   return [{ role: 'system', content: systemPrompt }, ...messages];
 }
@@ -108,7 +108,7 @@ function messagesIn(row: JsonlRow, key: string, value: unknown): Message[] {
     if (!isRole(role)) throw wrong(`has the role ${shown(role)}; allowed: ${ROLES.join(', ')}`);
     if (typeof content !== 'string') throw wrong(`has the content ${shown(content)}; allowed: a text`);
     if (Array.isArray(calls) && calls.length > 0)
-      throw wrong('has tool_calls, which are not read; write the call into its content as the chat template would');
+      throw wrong('has tool_calls, which are not read. Write the call into its content as the chat template would');
     return { role, content };
   });
 }
@@ -125,11 +125,11 @@ function answerIn(row: JsonlRow, answerKey: string, check: AnswerCheck | undefin
   const value = valueAt(row.fields, key);
   const wrong = (why: string) => fault(row, `the answer "${key}" is ${shown(value)}, ${why}`);
   if (Number.isInteger(value) && !Number.isSafeInteger(value))
-    throw wrong('a number that JSON does not keep exactly; write it as a text, in quotes');
+    throw wrong('a number that JSON does not keep exactly. Write it as a text, in quotes');
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   if (!check) return text;
   if (typeof value !== 'string' && typeof value !== 'number') throw wrong('but must be a text or a number');
-  if (text.trim() === '') throw wrong('which has no text; write what the model should answer');
+  if (text.trim() === '') throw wrong('which has no text. Write what the model should answer');
   const unfit = check(text);
   if (unfit !== undefined) throw wrong(unfit);
   return text;

@@ -90,8 +90,8 @@ export function checkTaken(name: JsonlRewardName | 'own', options: JsonlRewardOp
   for (const key of Object.keys(JSONL_REWARD_OPTIONS) as (keyof JsonlRewardOptions)[])
     if (options[key] !== JSONL_REWARD_OPTIONS[key] && !TAKES[name].includes(key)) {
       const others = JSONL_REWARDS.filter((reward) => TAKES[reward].includes(key)).join(', ');
-      const reward = name === 'own' ? 'a reward of your own' : `the reward "${name}"`;
-      throw new InputError(`task.options.${key} is for the reward ${others}, and not for ${reward}; leave it out.`);
+      const reward = name === 'own' ? 'a custom reward' : `the reward "${name}"`;
+      throw new InputError(`task.options.${key} is for the reward ${others}, and not for ${reward}. Leave it out.`);
     }
 }
 

@@ -71,7 +71,7 @@ export function jsonlOptions(
     throw new InputError('task.options.module is missing; the reward "module" is the default function of that file.');
   }
   if (module !== '')
-    throw new InputError(`task.options.module is for the reward "module", and not for "${reward}"; leave one out.`);
+    throw new InputError(`task.options.module is for the reward "module", and not for "${reward}". Leave one out.`);
   return { ...options, reward: reward as JsonlRewardName };
 }
 

@@ -31,7 +31,7 @@ export function combineRewards(
   { weights = {}, acc }: { weights?: Weights; acc?: string } = {},
 ): Task['reward'] {
   const names = Object.keys(functions);
-  if (names.length === 0) throw new InputError('combineRewards was given no functions; give one or more, by name.');
+  if (names.length === 0) throw new InputError('combineRewards was given no functions. Give one or more, by name.');
   const outcome = acc ?? names[0];
   for (const name of [...Object.keys(weights), outcome])
     if (!Object.hasOwn(functions, name))
@@ -42,7 +42,7 @@ export function combineRewards(
     const extra: Record<string, number | string> = {};
     const add = (name: string, value: number | string) => {
       if (Object.hasOwn(extra, name))
-        throw new InputError(`The rewards give two values of the name "${name}"; rename one of them.`);
+        throw new InputError(`The rewards give two values of the name "${name}". Rename one of them.`);
       extra[name] = value;
     };
     names.forEach((name, i) => add(name, scoreOf(name, given[i], sample)));
@@ -67,7 +67,7 @@ export function withRewardWeights(task: Task, weights: Weights): Task {
     if (unknown !== undefined)
       throw new InputError(
         `reward.weights names "${unknown}", but the named rewards of task "${task.name}" are ${known.join(', ') || 'none'} ` +
-          `(problem "${sample.problem.id}"); a reward that does not apply to a sample is NaN, not left out.`,
+          `(problem "${sample.problem.id}"). A reward that does not apply to a sample must be NaN, not missing.`,
       );
     if (!given.weights) return { ...given, score: given.score + (weightedSum(weights, extra) || 0) };
     const all = { ...given.weights, ...weights };
@@ -86,6 +86,6 @@ function scoreOf(name: string, value: RewardValue, { problem }: ScoredSample): n
   const score = (typeof value === 'object' ? value?.score : value) ?? NaN;
   if (Number.isFinite(score) || Number.isNaN(score)) return score;
   throw new InputError(
-    `Reward "${name}" of problem "${problem.id}" is ${score}; give a finite number, or null where it does not apply.`,
+    `Reward "${name}" of problem "${problem.id}" is ${score}. Give a finite number, or null if it does not apply.`,
   );
 }

@@ -40,7 +40,7 @@ export function discriminativeScorer({
     const found = label === undefined ? scores[0] : scores.find((score) => score.label === label);
     if (found) return found.score;
     throw new InputError(
-      `The reward model ${model} has no label "${label}"; it has ${scores.map((score) => score.label).join(', ')}.`,
+      `The reward model ${model} has no label "${label}". It has ${scores.map((score) => score.label).join(', ')}.`,
     );
   };
 }
@@ -111,7 +111,7 @@ export function addScores(
 
 function finite(name: string, value: number): number {
   if (Number.isFinite(value) || Number.isNaN(value)) return value;
-  throw new RangeError(`The scorer "${name}" gave ${value}; a score must be a finite number, or NaN for none.`);
+  throw new RangeError(`The scorer "${name}" gave ${value}; allowed: a finite number, or NaN for none.`);
 }
 
 const questionAndAnswer = (sample: ScoredSample) => `${question(sample)}\n${sample.response}`;

@@ -72,8 +72,8 @@ async function importTransformers(setting: string, model: string): Promise<Libra
     )) as Library;
   } catch (error) {
     throw new InputError(
-      `${setting} ${model} needs transformers.js, which is not there (${messageOf(error)}); ` +
-        `install it with "npm install ${TRANSFORMERS}@npm:@huggingface/transformers", or leave ${setting} out.`,
+      `${setting} ${model} needs transformers.js, which is not installed (${messageOf(error)}). ` +
+        `Install it with "npm install ${TRANSFORMERS}@npm:@huggingface/transformers", or leave ${setting} out.`,
     );
   }
 }

@@ -33,7 +33,7 @@ export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, id
   const chosen = ids === '' ? known : ids.split(',');
   const unknown = chosen.find((id) => !known.includes(id));
   if (unknown !== undefined)
-    throw new InputError(`data.demonstrations.swappedTemplates names "${unknown}"; known are ${known.join(', ')}.`);
+    throw new InputError(`data.demonstrations.swappedTemplates names "${unknown}"; known: ${known.join(', ')}.`);
   const swapped = { firstSwapped, laterWrong };
   const right = { firstSwapped: laterWrong, laterWrong };
   return {

@@ -45,7 +45,7 @@ export async function exampleOf(
 
 async function demonstrationOf(task: Task, problem: Problem, rng: Rng, errorRate: number) {
   if (!task.demonstrate)
-    throw new InputError(`Task "${task.name}" has no demonstrations to imitate; start GRPO from a trained checkpoint.`);
+    throw new InputError(`Task "${task.name}" has no demonstrations to imitate. Start GRPO from a trained checkpoint.`);
   const messages = await task.demonstrate(problem, rng, errorRate);
   if (messages[0]?.role !== 'user') return { prompt: problem.messages, messages };
   return { prompt: withObservation(problem.messages, messages[0].content), messages: messages.slice(1) };

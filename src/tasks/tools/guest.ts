@@ -119,7 +119,7 @@ export class GuestModule {
   }
 
   #value(value: QuickJSHandle): string {
-    if (this.#context.typeof(value) !== 'string') return failed({ kind: 'result', message: 'it is no data' });
+    if (this.#context.typeof(value) !== 'string') return failed({ kind: 'result', message: 'it is not data' });
     return VALUE + this.#context.getString(value);
   }
 

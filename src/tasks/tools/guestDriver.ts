@@ -51,7 +51,7 @@ export const GUEST_DRIVER = `(prelude, most) => {
       resultErrors = error;
       throw error;
     }
-    if (text === undefined) throw (resultErrors = new NewTypeError('it is no data, but a function or a symbol'));
+    if (text === undefined) throw (resultErrors = new NewTypeError('it is a function or a symbol, not data'));
     if (text.length > most) throw tooLong(text.length);
     return text;
   };

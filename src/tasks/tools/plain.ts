@@ -12,7 +12,7 @@ export function encodePlain(value: unknown): string {
   const text = JSON.stringify(value ?? null, (_, v: unknown) =>
     typeof v === 'number' && !Number.isFinite(v) ? { [NUMBER]: String(v) } : v,
   ) as string | undefined;
-  if (text === undefined) throw new TypeError('it is no data, but a function or a symbol');
+  if (text === undefined) throw new TypeError('it is a function or a symbol, not data');
   if (text.length > MAX_CHARACTERS) throw tooLong(text.length);
   return text;
 }
@@ -26,7 +26,7 @@ export function decodePlain(text: string): unknown {
   if (text.length > MAX_CHARACTERS) throw tooLong(text.length);
   if (jsonDepth(text) > MAX_DEPTH) throw new RangeError(`it is nested deeper than ${MAX_DEPTH} levels`);
   return JSON.parse(text, (key, value: unknown) => {
-    if (key === '__proto__') throw new RangeError('it has a key "__proto__", which may not cross');
+    if (key === '__proto__') throw new RangeError('it has a key "__proto__", which is not allowed');
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, NUMBER)) return value;
     const written = (value as Record<string, unknown>)[NUMBER];
     return Object.keys(value).length === 1 && typeof written === 'string' ? Number(written) : value;

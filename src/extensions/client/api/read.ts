@@ -6,11 +6,11 @@ import { ApiError, refuse } from './apiError.ts';
 
 /** Reads a JSON object that has no keys except those of `entries`. Throws ApiError that names the first wrong key or value. */
 export function readBody<const E extends v.ObjectEntries>(entries: E, body: unknown) {
-  if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}; give a JSON object.`);
+  if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}. Give a JSON object.`);
   const known = Object.keys(entries);
   const other = Object.keys(body).find((key) => !known.includes(key));
   if (other !== undefined)
-    throw refuse(other.slice(0, 64), `${shown(other)} is not served; known are ${known.join(', ')}.`);
+    throw refuse(other.slice(0, 64), `${shown(other)} is not served; known: ${known.join(', ')}.`);
   // A missing value is passed to its own schema as undefined: that schema's message states better what is allowed than the object's.
   const missing = Object.fromEntries(known.map((key) => [key, undefined]));
   return read(v.object(entries), { ...missing, ...body });

@@ -54,7 +54,7 @@ const stop = v.pipe(
 );
 
 const OPTIONS = '{ include_usage: true or false }';
-const FORMAT = '{ type: "text" }; JSON is constrained in tool calls alone';
+const FORMAT = '{ type: "text" }; JSON is constrained only in tool calls';
 
 /** Returns the schemas of every parameter except `messages` and `tools`. */
 function parameters(vocabSize: number, mostStops: number) {
@@ -96,11 +96,11 @@ function parameters(vocabSize: number, mostStops: number) {
       return_token_ids: flag,
       // Only one value of each is served. Any other would have to be ignored.
       n: only([1], 'a trajectory has one reply at a time: make a client for each sample'),
-      tool_choice: only(['auto', 'none'], 'a reply is drawn freely, so no call can be forced'),
+      tool_choice: only(['auto', 'none'], 'a reply is sampled freely, so no call can be forced'),
       parallel_tool_calls: v.literal(true, 'true; the model decides how many calls it makes'),
       response_format: v.object({ type: v.literal('text', FORMAT) }, FORMAT),
       modalities: v.custom((given) => ['"text"', '["text"]'].includes(JSON.stringify(given)), '["text"]'),
-      store: v.literal(false, 'false; completions are kept for training alone'),
+      store: v.literal(false, 'false; completions are stored only for training'),
       service_tier: only(['auto', 'default'], 'there is one'),
     }),
   ).entries;
@@ -117,7 +117,7 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
   const given = readBody(entries, isObject(body) ? withoutNull(body) : body);
   checkModel(given, model);
   const { messages, tools, stream = false, stream_options: options, logprobs = false, top_logprobs: top = 0 } = given;
-  if (options && !stream) throw refuse('stream_options', 'stream_options is for stream: true alone.');
+  if (options && !stream) throw refuse('stream_options', 'stream_options needs stream: true.');
   if (top !== 0 && !logprobs) throw refuse('top_logprobs', 'top_logprobs needs logprobs: true.');
   return {
     messages,
@@ -160,7 +160,7 @@ function checkModel(
   { name, ...run }: ServedModel,
 ): void {
   if (asked !== undefined && asked !== name)
-    throw new ApiError(`There is no model ${JSON.stringify(asked)}; this run serves "${name}".`, {
+    throw new ApiError(`There is no model ${JSON.stringify(asked)}. This run serves "${name}".`, {
       status: 404,
       param: 'model',
       code: 'model_not_found',
@@ -169,6 +169,6 @@ function checkModel(
     throw refuse(
       'temperature',
       `temperature is ${temperature}, but the run samples and trains at ${run.temperature} (rollout.temperature), which ` +
-        'divides every logit of the loss; leave it out, or set that key.',
+        'divides every logit of the loss. Leave it out, or set that key.',
     );
 }

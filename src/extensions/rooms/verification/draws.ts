@@ -74,7 +74,7 @@ export function checkDraws(
     if (mask[t] !== 1) continue;
     check.tokens++;
     if (Number.isNaN(bounds.total[t]))
-      return { check, rejection: new Rejection('wrong weights', `version ${weightVersions[t]} is not at hand`) };
+      return { check, rejection: new Rejection('wrong weights', `version ${weightVersions[t]} is not available`) };
     const distance = drawDistance(uniformAt(key, promptIds.length + t), bounds, t);
     const difference = Math.abs(logProbs[t] - bounds.logProbs[t]);
     if (distance > 0 && distance <= tolerance.draw) check.nearTokens++;

@@ -19,8 +19,8 @@ export function expectWellFormed(
     if (!isSo) throw new Rejection('malformed', what);
   };
   for (const name of ['number', 'step', 's', 'version'] as const)
-    expect(Number.isInteger(claim[name]) && claim[name] >= 0, `its ${name} is no count`);
-  expect(typeof claim.uid === 'string', 'its uid is no text');
+    expect(Number.isInteger(claim[name]) && claim[name] >= 0, `its ${name} is not a count`);
+  expect(typeof claim.uid === 'string', 'its uid is not a text');
   expect(isObject(sample) && isObject(sample.trajectory), 'it has no trajectory');
   const { trajectory } = sample;
   const fault = findFault(trajectory, SAMPLE_REQUIRED, vocabSize);

@@ -106,14 +106,14 @@ class ClaimedTurns implements TurnEngine {
     const { responseIds, mask } = this.#claimed;
     const unchecked = uncheckedSetting(sampling);
     if (unchecked !== undefined)
-      throw new InputError(`An agent loop sets ${unchecked} for a turn, which cannot be verified; leave it out.`);
+      throw new InputError(`An agent loop sets ${unchecked} for a turn, which cannot be verified. Leave it out.`);
     expectPrompt(contextIds.subarray(0, promptLength), this.#claimed);
     const start = contextIds.length - promptLength;
     expectIds(contextIds.subarray(promptLength), responseIds);
     const stops = sampling.stopTokenIds.slice(0, 4); // kernels/sample.wgsl checks at most as many
     for (let end = start + 1; end <= responseIds.length; end++) {
       if (mask[end - 1] !== 1)
-        throw new Rejection('forged mask', `token ${end - 1} belongs to a turn, and is said not to be drawn`);
+        throw new Rejection('forged mask', `token ${end - 1} belongs to a turn, but is claimed not to be sampled`);
       const stopped = stops.includes(responseIds[end - 1]);
       if (!stopped && end - start < sampling.maxNewTokens) continue;
       const weightVersions = new Uint32Array(responseIds.length).fill(this.#version);
@@ -158,12 +158,12 @@ function compare(claimed: Sample, own: Sample): void {
     );
   const drawn = b.mask.findIndex((m, t) => m !== a.mask[t]);
   if (drawn >= 0)
-    throw new Rejection('forged mask', `token ${drawn} is said to be ${a.mask[drawn] ? '' : 'not '}drawn`);
+    throw new Rejection('forged mask', `token ${drawn} is claimed to be ${a.mask[drawn] ? '' : 'not '}sampled`);
   for (const key of ['stopReason', 'numTurns', 'numToolCalls', 'numToolErrors'] as const)
     if (a[key] !== b[key]) throw new Rejection('forged ending', `${key} is ${a[key]} for ${b[key]}`);
   // The agent loop records 0 for tokens that were not sampled.
   const noted = a.logProbs.findIndex((value, t) => !Object.is(value, b.logProbs[t]));
-  if (noted >= 0) throw new Rejection('forged log-probs', `token ${noted} was not drawn, and has a log-prob`);
+  if (noted >= 0) throw new Rejection('forged log-probs', `token ${noted} was not sampled, but has a log-prob`);
   if (text(claimed.messages) !== text(own.messages))
     throw new Rejection('forged messages', 'its messages are not what its tokens say');
   for (const key of ['reward', 'toolRewards'] as const)

@@ -34,26 +34,26 @@ export function checkVerifiable(config: TrainConfig): void {
   const { enable, constrainToolCalls, sampleTimeoutS } = rollout.multiTurn;
   /** @param off the only value that can be verified; undefined = none */
   const fail = (key: string, value: unknown, why: string, off?: unknown): never => {
-    const instead = off === undefined ? 'leave it out' : `set it to ${JSON.stringify(off)}`;
-    throw new InputError(`${key} is ${JSON.stringify(value)}, but ${why}; ${instead}.`);
+    const instead = off === undefined ? 'Leave it out' : `Set it to ${JSON.stringify(off)}`;
+    throw new InputError(`${key} is ${JSON.stringify(value)}, but ${why}. ${instead}.`);
   };
   const unchecked = uncheckedSetting(samplingParams(config, []));
   if (unchecked !== undefined) {
     const value = (rollout as unknown as Record<string, unknown>)[unchecked];
-    const why = 'samples of others are verified by draws at the temperature alone';
+    const why = 'only samples at the plain temperature can be verified';
     fail(`rollout.${unchecked}`, value, why, OFF[unchecked]);
   }
   if (enable && constrainToolCalls)
-    fail('rollout.multiTurn.constrainToolCalls', true, 'draws of constrained calls cannot be verified', false);
+    fail('rollout.multiTurn.constrainToolCalls', true, 'sampled tokens of constrained calls cannot be verified', false);
   if (sampleTimeoutS !== undefined)
     fail('rollout.multiTurn.sampleTimeoutS', sampleTimeoutS, 'an end by the clock cannot be verified');
   if (rollout.checkpointEngine.kvCache === 'keep')
     fail(
       'rollout.checkpointEngine.kvCache',
       'keep',
-      'what several weights have computed cannot be verified by any of them',
+      'what several versions of the weights have computed cannot be verified',
       'recompute',
     );
   if (model.dtype !== 'float32')
-    fail('model.dtype', model.dtype, 'samples of other adapters are verified in float32 alone', 'float32');
+    fail('model.dtype', model.dtype, 'samples of other adapters can be verified only in float32', 'float32');
 }

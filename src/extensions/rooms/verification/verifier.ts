@@ -73,7 +73,7 @@ export class SampleVerifier {
 
   #groupOf({ uid, number, step, s }: SampleClaim): PromptGroup {
     const group = this.#options.groupOf(uid);
-    if (!group) throw new Rejection('malformed', `no group "${uid.slice(0, 80)}" is under way`);
+    if (!group) throw new Rejection('malformed', `no group "${uid.slice(0, 80)}" is in flight`);
     const { n } = this.#options.config.rollout;
     if (group.number !== number || group.step !== step || s >= n)
       throw new Rejection('malformed', `group "${uid}" has no sample ${s} of problem ${number} and step ${step}`);

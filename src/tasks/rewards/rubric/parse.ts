@@ -118,7 +118,7 @@ export function parseRubric(tree: unknown, source = 'rubric', lineOf?: (path: Pa
   const { prompt, criteria } = read.output;
   for (const name of ['response', 'criterion'])
     if (!prompt.includes(`{${name}}`))
-      fail(['prompt'], `prompt has no {${name}}, so the judge would not see it; put it in.`);
+      fail(['prompt'], `prompt has no {${name}}, so the judge would not see it. Put it in.`);
   for (const [, name] of prompt.matchAll(/\{(\w+)\}/g))
     if (!PLACEHOLDERS.includes(name))
       fail(['prompt'], `prompt has {${name}}; allowed: ${PLACEHOLDERS.map((one) => `{${one}}`).join(', ')}.`);
@@ -129,7 +129,7 @@ export function parseRubric(tree: unknown, source = 'rubric', lineOf?: (path: Pa
       const found = readChoices(choices);
       if (typeof found === 'string') return fail(['criteria', i, 'choices'], found);
       for (const name of [rest.name, `${rest.name}_verdict`]) {
-        if (names.has(name)) fail(['criteria', i, 'name'], `the name is taken, by ${takenBy(name)}; rename it.`);
+        if (names.has(name)) fail(['criteria', i, 'name'], `the name is taken, by ${takenBy(name)}. Rename it.`);
         names.add(name);
       }
       return { ...rest, choices: found, ...(when && { when: { dataSource: [when.dataSource].flat() } }) };
@@ -156,7 +156,7 @@ function readChoices(given: unknown): Record<string, number> | string {
   if (entries.length < 2 || entries.length > MOST_CHOICES) return `choices has ${entries.length} of them${allowed}`;
   for (const [reply, worth] of entries) {
     if (reply.trim() !== reply || reply === '' || reply.length > LONGEST_CHOICE || reply in Object.prototype)
-      return `the choice ${shown(reply)} is none; give a reply of 1 to ${LONGEST_CHOICE} characters without blanks around it.`;
+      return `the choice ${shown(reply)} is invalid. Give a reply of 1 to ${LONGEST_CHOICE} characters without blanks around it.`;
     if (typeof worth !== 'number' || !(worth >= 0 && worth <= 1))
       return `the choice ${shown(reply)} is worth ${shown(worth)}; allowed: a number from 0 to 1.`;
   }
@@ -172,7 +172,7 @@ function sentenceOf(issue: v.BaseIssue<unknown>, path: Path): string {
     const known = path.length === 1 ? ['prompt', 'criteria'] : path[2] === 'when' ? ['dataSource'] : CRITERION_KEYS;
     return `unknown key ${shown(key)}; allowed: ${known.join(', ')}.`;
   }
-  if (issue.input === undefined) return `${key} is missing; give ${ALLOWED[key]}.`;
+  if (issue.input === undefined) return `${key} is missing. Give ${ALLOWED[key]}.`;
   if (isItem && key === 'criteria')
     return `it is ${shown(issue.input)}; allowed: name, description, ... of a criterion.`;
   return `${key} is ${shown(issue.input)}; allowed: ${ALLOWED[key]}.`;

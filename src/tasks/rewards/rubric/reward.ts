@@ -118,7 +118,7 @@ function sumOf(base: Reward, ruleWeight: number, added: Reward): Reward {
   const twice = names.find((name) => Object.hasOwn(base.extra ?? {}, name));
   if (twice !== undefined)
     throw new InputError(
-      `The rubric and the task's reward both give a value of the name "${twice}"; rename the criterion.`,
+      `The rubric and the task's reward both give a value of the name "${twice}". Rename the criterion.`,
     );
   const own = base.weights ?? { rule: 1 };
   return {
