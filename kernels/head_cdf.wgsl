@@ -9,8 +9,8 @@
 //   cdf       [E, 3]   below, through, total; written if the entry's row is in this chunk
 //
 // Grid      one workgroup per entry.
-// Numerics  the order of the sums is that of sample.wgsl: WG threads over V / WG neighbouring columns each, then the threads
-//           in order. With the WG of the sampler the comparison is the sampler's own, bit for bit.
+// Numerics  the order of the sums is that of sample.wgsl: WG threads over V / WG neighbouring columns each, in blocks, then the
+//           threads in order. With the WG of the sampler the comparison is the sampler's own, bit for bit.
 // Checked   against headCdf() in src/model/reference/ops.ts, and against samples of sample.wgsl, by test/gpu/head_cdf.test.ts.
 
 struct Params {
@@ -23,6 +23,8 @@ struct Params {
 
 override WG: u32 = 64u;
 
+const BLOCK = 512u; // as in sample.wgsl
+
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> stats: array<f32>;
 @group(0) @binding(2) var<storage, read> entryRow: array<u32>;
@@ -31,6 +33,13 @@ override WG: u32 = 64u;
 @group(0) @binding(5) var<uniform> params: Params;
 
 var<workgroup> part: array<f32, WG>;
+
+/** Mass of columns first .. end - 1. */
+fn massOf(base: u32, first: u32, end: u32, lse: f32) -> f32 {
+  var mass = 0.0;
+  for (var j = first; j < end; j++) { mass += exp(logits[base + j] * params.invT - lse); }
+  return mass;
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
@@ -45,7 +54,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let end = min(first + span, params.V);
 
   var mass = 0.0;
-  for (var j = first; j < end; j++) { mass += exp(logits[base + j] * params.invT - lse); }
+  for (var j = first; j < end; j += BLOCK) { mass += massOf(base, j, min(j + BLOCK, end), lse); }
   part[tid] = mass;
   workgroupBarrier();
   if (tid != 0u) { return; }
@@ -58,8 +67,19 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     if (t < owner) { below += part[t]; }
     total += part[t];
   }
-  for (var j = owner * span; j < token; j++) { below += exp(logits[base + j] * params.invT - lse); }
+  var chunk = owner * span;
+  while (token >= chunk + BLOCK) {
+    below += massOf(base, chunk, chunk + BLOCK, lse);
+    chunk += BLOCK;
+  }
+  let before = below;
+  for (var j = chunk; j < token; j++) { below += exp(logits[base + j] * params.invT - lse); }
+  var through = below + exp(logits[base + token] * params.invT - lse);
+  // The last column of a block reaches to the next one, whose start is rounded otherwise.
+  if (token + 1u == chunk + BLOCK && token + 1u < min(owner * span + span, params.V)) {
+    through = before + massOf(base, chunk, chunk + BLOCK, lse);
+  }
   cdf[e * 3u] = below;
-  cdf[e * 3u + 1u] = below + exp(logits[base + token] * params.invT - lse);
+  cdf[e * 3u + 1u] = through;
   cdf[e * 3u + 2u] = total;
 }

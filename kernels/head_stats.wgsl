@@ -5,7 +5,8 @@
 //   stats   [R, 2]   lse, entropy (nats), written
 //
 // Grid      LANES threads per row, WG / LANES rows per workgroup.
-// Numerics  the maximum is subtracted before exp; the order of the sums is fixed by LANES alone.
+// Numerics  the maximum is subtracted before exp. A thread sums blocks of BLOCK terms, then adds the blocks: one running sum over
+//           49,152 words loses the small terms. The order of the sums is fixed by LANES alone.
 // Checked   against head() in src/model/reference/ops.ts by test/gpu/head_stats.test.ts.
 
 struct Params {
@@ -16,6 +17,8 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
+
+const BLOCK = 512u; // as in sample.wgsl and head_cdf.wgsl
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> stats: array<f32>;
@@ -48,11 +51,17 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   var sum = 0.0;
   var dot = 0.0;
-  for (var j = lane; j < V; j += LANES) {
-    let z = logits[base + j] * params.invT - top;
-    let e = exp(z);
-    sum += e;
-    dot += e * z;
+  for (var first = lane; first < V; first += BLOCK * LANES) {
+    var blockSum = 0.0;
+    var blockDot = 0.0;
+    for (var j = first; j < min(V, first + BLOCK * LANES); j += LANES) {
+      let z = logits[base + j] * params.invT - top;
+      let e = exp(z);
+      blockSum += e;
+      blockDot += e * z;
+    }
+    sum += blockSum;
+    dot += blockDot;
   }
   if (LANES > 1u) {
     part[tid] = sum;

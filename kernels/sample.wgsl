@@ -14,7 +14,8 @@
 //   drawn    [slots, CAP, 3]  written: token, log-prob bits, log kept mass bits
 //
 // Grid      one workgroup per live sequence.
-// Numerics  the running mass is summed by WG threads over V / WG neighbouring columns each, then over threads in order.
+// Numerics  the running mass is summed by WG threads over V / WG neighbouring columns each, then over threads in order. A thread
+//           sums blocks of BLOCK columns, then adds the blocks: one running sum over many columns loses the small terms.
 // Paper     Jarzynski & Olano 2020, Hash Functions for GPU Rendering (pcg4d); Holtzman et al., arXiv:1904.09751 (top-p).
 // Checked   against drawToken() in test/gpu/sampleReference.ts by test/gpu/sample.test.ts.
 
@@ -26,6 +27,8 @@ struct Params {
 }
 
 override WG: u32 = 64u;
+
+const BLOCK = 512u; // as in head_stats.wgsl and head_cdf.wgsl
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> stats: array<f32>;
@@ -52,6 +55,30 @@ fn pcg4d(seed: vec4u) -> vec4u {
 fn ordered(x: f32) -> u32 {
   let b = bitcast<u32>(x);
   return select(b | 0x80000000u, ~b, (b & 0x80000000u) != 0u);
+}
+
+/** The columns of a row that may be drawn, and the numbers that turn its logits into masses. */
+struct Kept {
+  base: u32,
+  scale: f32,
+  lse: f32,
+  tau: u32,
+  minP: f32,
+  floor: f32, // of z; holds where minP is not 0
+}
+
+fn isKept(kept: Kept, logit: f32) -> bool {
+  return ordered(logit) >= kept.tau && (kept.minP == 0.0 || logit * kept.scale >= kept.floor);
+}
+
+/** Mass of the kept columns first .. end - 1, of at most one block. */
+fn massOf(kept: Kept, first: u32, end: u32) -> f32 {
+  var mass = 0.0;
+  for (var j = first; j < end; j++) {
+    let z = logits[kept.base + j];
+    if (isKept(kept, z)) { mass += exp(z * kept.scale - kept.lse); }
+  }
+  return mass;
 }
 
 @compute @workgroup_size(WG)
@@ -106,11 +133,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
         let candidate = tau | bit;
         var count = 0u;
         var mass = 0.0;
-        for (var j = first; j < end; j++) {
-          if (ordered(logits[base + j]) >= candidate) {
-            count++;
-            if (byMass) { mass += exp(logits[base + j] * scale - lse); }
-          }
+        for (var chunk = first; chunk < end; chunk += BLOCK) {
+          let chunkEnd = min(chunk + BLOCK, end);
+          for (var j = chunk; j < chunkEnd; j++) { count += u32(ordered(logits[base + j]) >= candidate); }
+          if (byMass) { mass += massOf(Kept(base, scale, lse, candidate, 0.0, 0.0), chunk, chunkEnd); }
         }
         partU[tid] = count;
         partF[tid] = mass;
@@ -128,12 +154,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     }
     let floor = bitcast<f32>(select(~top, top & 0x7fffffffu, (top & 0x80000000u) != 0u)) * scale + log(max(minP, 1e-30));
     let cut = byCount || byMass || minP > 0.0;
+    let kept = Kept(base, scale, lse, tau, minP, floor);
 
     var mass = 0.0;
-    for (var j = first; j < end; j++) {
-      let z = logits[base + j];
-      if (ordered(z) >= tau && (minP == 0.0 || z * scale >= floor)) { mass += exp(z * scale - lse); }
-    }
+    for (var chunk = first; chunk < end; chunk += BLOCK) { mass += massOf(kept, chunk, min(chunk + BLOCK, end)); }
     partF[tid] = mass;
     workgroupBarrier();
     if (tid == 0u) {
@@ -145,9 +169,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       var before = 0.0;
       var t = 0u;
       while (t < WG - 1u && before + partF[t] <= goal) { before += partF[t]; t++; }
-      for (var j = min(t * span, params.V); j < min(t * span + span, params.V); j++) {
+      // Then the block, then the column; of its columns the last kept one if, added one after another, they round below the goal.
+      let last = min(t * span + span, params.V);
+      var chunk = min(t * span, params.V);
+      while (last > chunk + BLOCK) {
+        let ofBlock = massOf(kept, chunk, chunk + BLOCK);
+        if (before + ofBlock > goal) { break; }
+        before += ofBlock;
+        chunk += BLOCK;
+      }
+      for (var j = chunk; j < min(chunk + BLOCK, last); j++) {
         let z = logits[base + j];
-        if (ordered(z) >= tau && (minP == 0.0 || z * scale >= floor)) {
+        if (isKept(kept, z)) {
           token = j;
           before += exp(z * scale - lse);
           if (before > goal) { break; }

@@ -94,11 +94,18 @@ function sendFile({ headers }: IncomingMessage, response: ServerResponse, bytes:
   response.writeHead(206, { etag, 'content-length': rest.length, 'content-range': range }).end(rest);
 }
 
+/** Listed, but nothing that a model is read from or saved with. */
+const NOT_ASKED_FOR = ['loss.png', 'onnx/config.json', 'pytorch_model.bin'].map((rfilename) => ({
+  rfilename,
+  size: 9,
+  blobId: 'x',
+}));
+
 function listing(files: Map<string, Uint8Array>) {
   const siblings = [...files].map(([rfilename, bytes]) => {
     if (rfilename.endsWith('.safetensors'))
       return { rfilename, size: bytes.length, lfs: { size: bytes.length, sha256: hash('sha256', bytes) } };
     return { rfilename, size: bytes.length, blobId: hash('sha1', `blob ${bytes.length}\0`, bytes) };
   });
-  return { sha: SHA, siblings: [...siblings, { rfilename: 'README.md', size: 9, blobId: 'x' }] };
+  return { sha: SHA, siblings: [...siblings, ...NOT_ASKED_FOR] };
 }

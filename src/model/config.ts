@@ -260,6 +260,16 @@ function readRope(json: Json, theta: number): Pick<ModelConfig, 'ropeTheta' | 'r
   const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
   const rope = json[key] ?? {};
   if (!isObject(rope)) throw new InputError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
+  // transformers 5 has these in here: one set of parameters for each type of layer, and a part of a head.
+  const own = Object.entries(rope).find(
+    ([name, value]) => isObject(value) || (name === 'partial_rotary_factor' && value !== 1),
+  );
+  if (own) {
+    throw new InputError(
+      `config.json: "${key}.${own[0]}" is ${show(own[1])}, which is not supported; only the same rotary embedding in every layer, over ` +
+        'all of a head, is. Choose another model.',
+    );
+  }
   const ropeTheta = readPositive({ rope_theta: rope['rope_theta'] ?? json['rope_theta'] }, 'rope_theta', theta);
   const ropeType = rope['rope_type'] ?? rope['type'] ?? 'default';
   if (ropeType === 'default') return { ropeTheta, ropeScaling: null };

@@ -51,4 +51,5 @@ export async function freeName(files: FileSystem, path: string): Promise<string>
 export const filesIn = (files: FileSystem, folder: string): CheckpointFiles => ({
   size: (name) => files.size(`${folder}/${name}`),
   read: (name, begin, end) => files.read(`${folder}/${name}`, begin, end),
+  names: () => files.list(folder),
 });

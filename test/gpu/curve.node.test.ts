@@ -60,7 +60,7 @@ const CASES: Record<string, Case> = {
     config: {
       model: { loraRank: 4, enableGradientCheckpointing: true },
       algorithm: { name: 'sapo' },
-      actor: { useKlLoss: true, klLossCoef: 0.05, ppoEpochs: 2 },
+      actor: { useKlLoss: true, klLossCoef: 0.05, ppoEpochs: 2, optim: { lr: 2.5e-4 } },
       rollout: { n: 4 },
     },
   },

@@ -66,11 +66,13 @@ export function dLogitsReference(
 }
 
 /**
- * Returns the absolute error of the log-sum-exp, and the relative error of a p, for z = logits / T within [-Z, Z]. The error of z is 3 U Z,
- * of exp(x) 3 + 2 |x| ulp of 2 U with |x| <= 2 Z, of the sum V / WG + 8 additions, of log 2^-21 or 3 ulp.
+ * Absolute error of the log-sum-exp, and relative error of a p, where z = logits / T lies within [-Z, Z]: z is off by
+ * 3 U Z, exp(x) by 3 + 2 |x| ulp of 2 U with |x| <= 2 Z, the sum by a block of 512, V / WG / 512 blocks and 8 additions, log by
+ * 2^-21 or 3 ulp.
  */
 export function statsError(V: number, WG: number, Z: number): number {
-  return U * (6 * Z + 2 * (3 + 4 * Z) + V / WG + 8 + 8) + 2 ** -21 + 6 * U * (Z + Math.log(V));
+  const additions = Math.min(V / WG, 512) + Math.floor(V / WG / 512) + 8;
+  return U * (6 * Z + 2 * (3 + 4 * Z) + additions + 8) + 2 ** -21 + 6 * U * (Z + Math.log(V));
 }
 
 export const largest = (x: ArrayLike<number>): number =>

@@ -3,6 +3,7 @@ import { sample } from '../../src/gpu/ops/sample.ts';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { rng } from '../random.ts';
 import { expectSame, U } from './check.ts';
+import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
 import { drawToken, keptTokens, logProbsOf, type SamplingControl, uniformOf } from './sampleReference.ts';
 
@@ -164,6 +165,31 @@ test.each(CUTS)('kept set and its mass: %o', async (cut) => {
   const kept = keptTokens(logProbsOf(logits, 0.8), control).filter(Boolean).length;
   expect(counts.filter((c) => c > 0).length).toBeLessThanOrEqual(kept);
 });
+
+// Blocks and a rest in each of four threads; SmolLM2's words; Qwen's.
+test.each([2048 * 3 + 1, 49_152, ...(isFull ? [151_936] : [])])(
+  'the kept mass of %i words is exact, and what is drawn is kept',
+  (V) => {
+    // A cut that takes nothing away, so that every word counts in the mass that is recorded.
+    const [logits, control] = [rng(V).normals(V, 3), { ...PLAIN, minP: 1e-30 }];
+    const logProbs = logProbsOf(logits, 1);
+    const kept = keptTokens(logProbs, control);
+    const mass = logProbs.reduce((sum, logp, j) => sum + (kept[j] ? Math.exp(logp) : 0), 0);
+    const least = logProbs.reduce((min, logp, j) => (kept[j] ? Math.min(min, logp) : min), 0);
+    return withGpu(async (gpu) => {
+      const slots = Array.from({ length: 8 }, (_, i): Slot => ({ key: [i, 3], control }));
+      const { draw, read } = arrange(gpu, { logits, V, slots, cap: 1 }, posingAs(true)(gpu));
+      draw();
+      const { drawn } = await read();
+      for (let i = 0; i < slots.length; i++) {
+        expect(logProbs[drawn[i * 3]]).toBeGreaterThan(least - 1e-4);
+        expect(Math.abs(fromBits(drawn[i * 3 + 2]) - Math.log(mass))).toBeLessThan(3e-6);
+        const { token, margin } = drawToken(logProbs, kept, uniformOf([i, 3], 5));
+        if (margin > 1e-5) expect(drawn[i * 3]).toBe(token);
+      }
+    });
+  },
+);
 
 test('ties with the k-th largest are kept, and negative logits are ordered', async () => {
   const logits = Float32Array.of(-1, -3, -1, -2, -5, -2, -2, -9, 0);

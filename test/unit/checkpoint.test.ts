@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from 'vitest';
-import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { filesOf, loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
 import { fetchCheckpoint } from '../../src/model/checkpoint/fetch.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -117,21 +118,59 @@ describe('files next to the weights', () => {
     expect(await refusal(source({ 'generation_config.json': json }))).toContain(message),
   );
 
-  test('files are saved again byte for byte, and config.json keeps the keys that still hold', async () => {
-    const checkpoint = await loadCheckpoint(from(source()));
+  test('is saved again byte for byte, config.json too but for the dtype', async () => {
+    const plain = CONFIG_JSON.replace(', "auto_map": {"AutoModel": "own.py"}', '');
+    const checkpoint = await loadCheckpoint(from(source({ 'config.json': plain })));
     const files = saveCheckpoint(checkpoint, 'F16');
     for (const [name, content] of Object.entries(BESIDE)) expect(textOf(files, name), name).toBe(content);
-    const json = jsonOf(files);
-    expect(json).toMatchObject({
-      eos_token_id: [3, 4],
-      bos_token_id: null,
-      pad_token_id: 5,
-      my_key: { a: 1 },
-      use_cache: true,
-    });
-    expect(json).toMatchObject({ torch_dtype: 'float16', dtype: 'float16', architectures: ['Qwen2ForCausalLM'] });
-    expect(json).not.toHaveProperty('auto_map');
+    expect(textOf(files, 'config.json')).toBe(plain.replace('bfloat16', 'float16'));
+    expect(textOf(saveCheckpoint(checkpoint, 'BF16'), 'config.json')).toBe(plain);
     expect((await loadCheckpoint(from(files))).config).toEqual(checkpoint.config);
+    const unnamed = plain.replace(' "dtype": "bfloat16",', '');
+    const saveUnnamed = async (dtype?: 'BF16') =>
+      saveCheckpoint(await loadCheckpoint(from(source({ 'config.json': unnamed }))), dtype);
+    expect(textOf(await saveUnnamed(), 'config.json')).toBe(unnamed); // float32 is what transformers takes it for
+    expect(jsonOf(await saveUnnamed('BF16'))).toEqual({ ...(JSON.parse(unnamed) as object), torch_dtype: 'bfloat16' });
+  });
+
+  test('auto_map goes without its Python files, and a text "dtype" deeper in config.json stays', async () => {
+    const nested = CONFIG_JSON.replace('{"a": 1}', '{"dtype": "int8"}');
+    const json = jsonOf(saveCheckpoint(await loadCheckpoint(from(source({ 'config.json': nested })))));
+    expect(json).not.toHaveProperty('auto_map');
+    expect(json).toMatchObject({ dtype: 'float32', my_key: { dtype: 'int8' } });
+  });
+
+  test('a source that names no end token gets those of its tokenizer', async () => {
+    const none = CONFIG_JSON.replace('"eos_token_id": [3, 4]', '"eos_token_id": null');
+    const files = source({ 'config.json': none, 'generation_config.json': undefined });
+    const json = jsonOf(saveCheckpoint(await loadCheckpoint(from(files))));
+    expect(json).toMatchObject({ eos_token_id: 2, pad_token_id: 5, my_key: { a: 1 } });
+  });
+
+  test('every other file of a folder that can be listed, but for weights and what is about a run', async () => {
+    const others = {
+      LICENSE: 'Apache 2.0',
+      'README.md': '# m\r\n',
+      'tokenizer.model': '\u0000\u0001',
+      'chat_template.json': '{}',
+      'own.py': 'class A: pass',
+    };
+    const left = {
+      ...{ 'train.jsonl': '{}', 'trainer_state.json': '{}', 'optimizer.pt': 'x', 'model.gguf': 'x' },
+      ...{ 'pytorch_model.bin.index.json': '{}', 'adapter_config.json': '{}', '.gitattributes': 'x', 'a/b.json': '{}' },
+    };
+    const all = source({ ...others, ...left });
+    const listed = { ...filesOf(from(all)), names: async () => [...all.keys(), 'folder.json'] };
+    const { weights: _, ...opened } = await openCheckpoint(listed);
+    const files = saveCheckpoint({ ...opened, weights: weights() });
+    for (const [name, content] of Object.entries({ ...BESIDE, ...others }))
+      expect(textOf(files, name), name).toBe(content);
+    const names = ['config.json', 'model.safetensors', ...Object.keys(BESIDE), ...Object.keys(others)];
+    expect([...files.keys()].sort()).toEqual(names.sort());
+    expect(jsonOf(files)).toHaveProperty('auto_map'); // own.py is there
+    const renamed = saveCheckpoint({ ...opened, weights: weights(), tokenizerJson: { version: '2' } });
+    expect(renamed.has('tokenizer.model')).toBe(false);
+    expect(renamed.has('LICENSE')).toBe(true);
   });
 
   test('files are kept next to an adapter too, except config.json', async () => {

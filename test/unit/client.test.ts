@@ -37,6 +37,23 @@ const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "2+2
 
 afterEach(() => void vi.useRealTimers());
 
+test('a list of types is read as alternatives, so that a text stays one', () => {
+  const read = (property: object) => {
+    const parameters = { type: 'object', properties: { p: property } };
+    const tools = [{ type: 'function', function: { name: 'f', parameters } }];
+    const [tool] = readRequest({ messages: QUESTION, tools }, talkingRun().trainer.groups.served).tools;
+    return tool.parameters.properties['p'];
+  };
+  expect(read({ type: ['string', 'null'], description: 'd', maxLength: 3 })).toEqual({
+    description: 'd',
+    anyOf: [
+      { type: 'string', maxLength: 3 },
+      { type: 'null', maxLength: 3 },
+    ],
+  });
+  expect(read({ description: 'd' })).toEqual({ description: 'd', type: 'any' });
+});
+
 describe('completions', () => {
   test('have the shape that the openai package types', async () => {
     const { trainer, rollout } = talkingRun();

@@ -38,6 +38,7 @@ function repository(): Map<string, Uint8Array> {
     tokenizerConfigJson: { eos_token: '</s>' },
   });
   files.set('generation_config.json', text('{"eos_token_id": [5, 6]}'));
+  files.set('LICENSE', text('Apache 2.0'));
   files.delete('model.safetensors');
   const all = [...WEIGHTS];
   const map: Record<string, string> = {};
@@ -72,6 +73,7 @@ test('a repository: every file once, through redirects, then from the cache alon
   expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
   expect(checkpoint.tokenizerConfigJson).toEqual({ eos_token: '</s>' });
   expect(checkpoint.config.eosTokenIds).toEqual([5, 6]);
+  expect(checkpoint.sourceFiles.get('LICENSE')).toEqual(text('Apache 2.0'));
   expect(hub.log.filter((line) => line.startsWith('/cdn/')).sort()).toEqual(
     [...hub.files.keys()].map((file) => `/cdn/${file}`).sort(),
   );

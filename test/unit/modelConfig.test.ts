@@ -160,6 +160,17 @@ const REFUSED: [object, string][] = [
     { rope_scaling: { ...LLAMA3_SCALING, high_freq_factor: 1 } },
     '"rope_scaling.high_freq_factor" is 1, but must exceed "low_freq_factor" 1.',
   ],
+  [{ rope_scaling: { rope_type: 'dynamic', factor: 2 } }, '"rope_scaling.rope_type" is "dynamic"; supported'],
+  [{ rope_parameters: { type: 'longrope' } }, '"rope_parameters.rope_type" is "longrope"; supported'],
+  [
+    { rope_parameters: { rope_type: 'default', partial_rotary_factor: 0.5 } },
+    '"rope_parameters.partial_rotary_factor" is 0.5, which is not supported',
+  ],
+  [
+    { rope_parameters: { full_attention: { rope_type: 'default', rope_theta: 1e6 } } },
+    '"rope_parameters.full_attention" is {"rope_type":"default","rope_theta":1000000}, which is not supported',
+  ],
+  [{ num_key_value_heads: 18 }, '"num_attention_heads" 9 is not a multiple of "num_key_value_heads" 18.'],
   [{ rope_scaling: { rope_type: 'linear' } }, '"factor" must be a positive number, but is absent.'],
   [{ hidden_size: undefined }, '"hidden_size" must be a positive number, but is absent.'],
   [{ vocab_size: '9' }, '"vocab_size" must be a positive number, but is "9".'],

@@ -375,6 +375,10 @@ test('a server reports what requests would lose', () => {
     LOST_RESULTS.replace('InputError: ', ''),
   ]);
   expect(losses(GEMMA)[0]).toBe('The chat template stops at this conversation: System role not supported.');
+  expect(requestLosses(tokenizerOf(OWN), parseHermes, true)).toEqual([]);
+  expect(requestLosses(tokenizerOf(CHATML), parseHermes, true)).toEqual([
+    `The chat template leaves out tool schemas (rollout.multiTurn.toolSchemasInPrompt) of requests. ${WAY_OUT}`,
+  ]);
   expect(losses(TINY_LLAMA, parseGptOss)).toEqual([
     expect.stringMatching(/^The chat template does not write <\|call\|>/),
   ]);

@@ -4,16 +4,18 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import { longest, readSequences } from '../../src/cli/commands/score.ts';
+import { conversationIds, longest, readSequences } from '../../src/cli/commands/score.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { packGroups } from '../../src/model/packing.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
 import { referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { webgrpo } from '../commandLine.ts';
+import { tokenizer } from '../scriptedTurns.ts';
 import { rng } from '../random.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-score-'));
@@ -133,3 +135,97 @@ test.each([
   expect(stdout).toBe('');
   expect(status).toBe(2);
 });
+
+describe('conversations', () => {
+  const SHIPPED = 'checkpoints/gsm8k-tool';
+  const asked = { role: 'user', content: 'What is 12 times 4?' };
+  const said = { role: 'assistant', content: '#### 48' };
+  const call = { id: '1', type: 'function', function: { name: 'calculator', arguments: '{"expression": "12*4"}' } };
+  const result = { role: 'tool', tool_call_id: '1', content: '48' };
+  const chatOf = (conversations: unknown) => {
+    const file = join(folder, 'chat.json');
+    writeFileSync(file, JSON.stringify(conversations));
+    return ['score', '--model', SHIPPED, '--chat', file];
+  };
+
+  test('ids are the template, a number for each, the same as of those ids', { timeout: 120_000 }, () => {
+    const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
+    const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
+    const run = (args: string[]): unknown => {
+      const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
+        encoding: 'utf8',
+      });
+      expect(status, stderr).toBe(0);
+      return JSON.parse(stdout);
+    };
+    const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
+    const options = { addGenerationPrompt: false };
+    expect(scored.map(({ ids }) => ids)).toEqual([
+      tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
+      tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
+    ]);
+    const again = run(
+      wordsOf(
+        SHIPPED,
+        scored.map(({ ids }) => ids),
+      ),
+    ) as number[][];
+    expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
+  });
+
+  test('text parts, calls as text or object, and names of control tokens that a user writes', () => {
+    const ids = (...conversation: unknown[]) => conversationIds([conversation], tokenizer, 'c.json')[0];
+    expect(ids({ role: 'user', content: [{ type: 'text', text: 'a ' }, { text: 'b' }] })).toEqual(
+      ids({ role: 'user', content: 'a b' }),
+    );
+    const hostile = ids({ role: 'user', content: '<|im_end|>' });
+    expect(hostile.filter((id) => id === tokenizer.idOf('<|im_end|>'))).toHaveLength(1);
+    const [CALLS, NONE] = [
+      '{{ m.tool_calls[0].function.arguments.expression if m.tool_calls else m.content }}<|im_end|>',
+      '{{ m.content }}',
+    ];
+    const own = (turn: string) => templated(`{% for m in messages %}<|im_start|>{{ m.role }}\n${turn}{% endfor %}`);
+    const object = { ...call, function: { name: 'calculator', arguments: { expression: '12*4' } } };
+    const caller = (given: object) => [[asked, { role: 'assistant', content: null, tool_calls: [given] }, result]];
+    const rendered = conversationIds(caller(call), own(CALLS), 'c.json');
+    expect(tokenizer.decode(rendered[0])).toContain('assistant\n12*4<|im_end|>');
+    expect(conversationIds(caller(object), own(CALLS), 'c.json')).toEqual(rendered);
+    const notes: string[] = [];
+    conversationIds(caller(call), own(NONE), 'c.json', (note) => void notes.push(note));
+    expect(notes).toEqual([
+      expect.stringMatching(/^The chat template leaves out tool calls: they are not scored\. Use a/),
+    ]);
+  });
+
+  test.each<[unknown, string]>([
+    [{}, 'holds no list of conversations'],
+    [[], 'holds no list of conversations'],
+    [[asked], 'has no messages in conversation 0'],
+    [[[asked], []], 'has no messages in conversation 1'],
+    [[{ messages: [asked], tools: {} }], 'has "tools" in conversation 0 that are not a list'],
+    [[[asked, { role: 'user' }]], 'has {"role":"user"} as message 1 of conversation 0'],
+    [
+      [[{ role: 'user', content: [{ type: 'image' }] }]],
+      'has {"role":"user","content":[{"type":"image"}]} as message 0',
+    ],
+  ])('refuses %j', (json, words) => {
+    expect(() => conversationIds(json, tokenizer, 'c.json')).toThrow(
+      new RegExp(`^c\\.json ${words.replace(/[[\]{}]/g, '\\$&')}`),
+    );
+    expect(() => conversationIds(json, tokenizer, 'c.json')).toThrow(/; it must hold a JSON array of conversations, /);
+  });
+
+  test('one of --tokens and --chat', async () => {
+    const both = await webgrpo([...wordsOf(SHIPPED, [[1]]), '--chat', 'c.json']);
+    expect(both.said).toEqual(['Both --tokens and --chat are given; leave one out.']);
+    expect((await webgrpo(['score', '--model', SHIPPED])).said).toEqual([
+      'What should be scored? Give --tokens FILE or --chat FILE.',
+    ]);
+  });
+});
+
+function templated(chat_template: string): ChatTokenizer {
+  const json = (name: string) =>
+    JSON.parse(readFileSync(`checkpoints/gsm8k-tool/${name}`, 'utf8')) as Record<string, unknown>;
+  return new ChatTokenizer(json('tokenizer.json'), { ...json('tokenizer_config.json'), chat_template });
+}

@@ -118,6 +118,8 @@ describe('Qwen3-coder XML', () => {
     [{ type: 'boolean' }, 'True', true],
     [{ type: 'boolean' }, ' False ', false],
     [{ anyOf: [{ type: 'integer' }, { type: 'null' }] }, 'None', null],
+    [{ type: 'array', items: { type: 'boolean' } }, '[True, False]', [true, false]],
+    [{ type: 'object' }, `{'a': None, "b": 'it\\'s "x" True'}`, { a: null, b: 'it\'s "x" True' }],
     [{ type: 'string' }, 'True', 'True'],
     [{ type: 'any' }, 'True', 'True'],
     [{ type: 'any' }, '12', 12],
@@ -187,6 +189,15 @@ test.each([
   expect(parseHermes(call, [open])).toEqual([{ error, name: 'search' }]);
   const xml = `<tool_call><function=search><parameter=more>${value}</parameter></function></tool_call>`;
   expect(parseQwenXml(xml, [open])).toEqual([{ error, name: 'search' }]);
+});
+
+test.each(["'", '"', "\\'", "'\\", 'True '])('a megabyte of %j as an argument is read in a moment', (part) => {
+  const text = `'${part.repeat(2 ** 20 / part.length)}\\`;
+  const tool: Tool = { ...search, parameters: { type: 'object', properties: { p: { type: 'object' } } } };
+  const ms = processorMs(() =>
+    parseQwenXml(`<tool_call><function=search><parameter=p>${text}</parameter></function></tool_call>`, [tool]),
+  );
+  expect(ms).toBeLessThan(3000);
 });
 
 test('an argument called __proto__ is an unknown argument', () => {

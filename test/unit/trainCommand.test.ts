@@ -1,14 +1,17 @@
 /** Tests `webgrpo train` like a user starts it: the content of its run folder, which checkpoints are kept, and how it continues. */
 
-import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { DeviceLostError } from '../../src/errors.ts';
-import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import type { Io } from '../../src/cli/process/io.ts';
+import { DeviceLostError, InputError } from '../../src/errors.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 
@@ -258,3 +261,41 @@ test('devices that are lost one after the other end the run', async () => {
     'the GPU device was lost 3 times without a new step in between, before the first step was done: stopped, no checkpoint was saved',
   );
 });
+
+test.each([
+  ['train', ['configs/gsm8k-tool.yaml', ...TINY, 'name=ends'], 'model.path='],
+  ['eval', ['configs/gsm8k-tool.yaml'], '--model='],
+  ['serve', ['configs/gsm8k-tool.yaml', ...TINY, 'name=served', '--port', '0'], 'model.path='],
+  ['generate', ['--prompt', 'What is 1 + 1?'], '--model='],
+  ['generate', ['--chat', '--prompt', 'What is 1 + 1?'], '--model='],
+] as const)(
+  '%s ends turns by the tokens of all three files, and says if the template writes none of them',
+  async (command, args, model) => {
+    const shipped = 'checkpoints/gsm8k-tool';
+    const folder = mkdtempSync(join(tmpdir(), 'webgrpo-ends-'));
+    cpSync(shipped, folder, { recursive: true });
+    const read = (name: string) => JSON.parse(readFileSync(join(shipped, name), 'utf8')) as Record<string, unknown>;
+    const write = (name: string, json: object) => writeFileSync(join(folder, name), JSON.stringify(json));
+    const { eos_token_id: _, ...config } = read('config.json');
+    rmSync(join(folder, 'manifest.json'), { force: true });
+    write('tokenizer_config.json', { ...read('tokenizer_config.json'), eos_token: '<|endoftext|>' });
+    const tokenizer = new ChatTokenizer(read('tokenizer.json'), read('tokenizer_config.json'));
+    const [text, turn, call] = ['<|endoftext|>', '<|im_end|>', '</tool_call>'].map((name) => tokenizer.idOf(name)!);
+    const opened = async (own: object, generation: object) => {
+      write('config.json', { ...config, ...own });
+      write('generation_config.json', generation);
+      const ends: number[][] = [];
+      const createEngine: Io['createEngine'] = (spec) => {
+        ends.push(modelTokenizer(spec).eosTokenIds);
+        throw new InputError('seen');
+      };
+      const { said } = await webgrpo([command, ...args, `${model}${folder}`], { createEngine });
+      return { ends, notes: said.filter((line) => line.includes("closes an assistant's turn with <|im_end|>")) };
+    };
+    expect(await opened({ eos_token_id: call }, { eos_token_id: [turn] })).toEqual({
+      ends: [[turn, text, call]],
+      notes: [],
+    });
+    expect((await opened({ eos_token_id: call }, {})).notes).toHaveLength(1);
+  },
+);

@@ -1,10 +1,15 @@
 /** `webgrpo score`: prints next-token log-probs of token sequences, to compare with other implementations. */
 
 import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
-import { show } from '../../grpo/config/tree.ts';
+import { isTree, show } from '../../grpo/config/tree.ts';
+import { withTokenizer } from '../../model/checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
 import { packGroups } from '../../model/packing.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { lostRoles, namedRole, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
+import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
+import { parseJson } from '../../rollout/tools/call.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceEngine, type DeviceSpec, withOfferedDtype } from '../../workers/localEngine.ts';
 import { planLines, planMemory } from '../../workers/memoryPlan.ts';
@@ -27,25 +32,42 @@ export const COMPUTE_DTYPE_FLAG = {
 };
 
 export const score: Command = {
-  summary: 'next-token log-probs of token sequences, as JSON',
-  usage: ['score --model checkpoints/gsm8k-tool --tokens tokens.json'],
+  summary: 'next-token log-probs of token sequences or conversations, as JSON',
+  usage: [
+    'score --model checkpoints/gsm8k-tool --tokens tokens.json',
+    'score --model checkpoints/gsm8k-tool --chat conversations.json',
+  ],
   flags: {
     ...JSON_FLAG,
-    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; the tokenizer is not needed' },
+    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; only --chat needs the tokenizer' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
     dtype: { ...COMPUTE_DTYPE_FLAG, help: `${COMPUTE_DTYPE_FLAG.help}; says the error against float32` },
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
+    chat: {
+      value: 'FILE',
+      help: 'JSON: an array of conversations, each a list of messages or { messages, tools }, in the chat template',
+    },
   },
-  async run({ flags: { model: path, adapter: adapterPath, tokens, quantization, dtype } }) {
+  details: () =>
+    'With --tokens, prints an array of numbers for each sequence: entry t is the log-prob of token t + 1 after the tokens up to t.\n' +
+    'With --chat, prints { "ids", "logprobs" } for each conversation, without the header of a further turn. Entry t of logprobs is the\n' +
+    "log-prob of token t after those before it; the first is null, as in vLLM's prompt_logprobs. Logs are natural, the temperature is 1.",
+  async run({ flags: { model: path, adapter: adapterPath, tokens, chat, quantization, dtype } }) {
     if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
-    if (typeof tokens !== 'string') throw new InputError('--tokens is missing. Give --tokens FILE.');
+    const file = chat ?? tokens;
+    if (typeof file !== 'string')
+      throw new InputError('--tokens and --chat are missing. Give --tokens FILE or --chat FILE.');
+    if (chat !== undefined && tokens !== undefined)
+      throw new InputError('Both --tokens and --chat are given. Leave one out.');
     const weightFormat = quantization === undefined ? undefined : packedFormat(quantization);
     const coarse = { ...(weightFormat && { weightFormat }), dtype: computeDtype(dtype) };
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { model } = await openModel(base);
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
-    const sequences = readSequences(await readJsonFile(tokens), model.config, tokens);
+    const json = await readJsonFile(file);
+    const ids = chat === undefined ? json : conversationIds(json, modelTokenizer(withTokenizer(base, model)), file);
+    const sequences = readSequences(ids, model.config, file);
     await installDawn();
     const maxPositions = longest(sequences);
     const maxTokenLen = Math.max(TOKENS, maxPositions);
@@ -66,7 +88,8 @@ export const score: Command = {
     const what = [format && `${format} weights`, used && `dtype ${used}`];
     if (exact) say(`${what.filter(Boolean).join(', ')} against float32: ${errorLine(scores, exact)}`);
     // Prints only the log-probs, with or without --json, because this output is for programs.
-    currentIo().stdout.write(`${JSON.stringify(scores)}\n`);
+    const chats = () => sequences.map((ids, s) => ({ ids, logprobs: [null, ...scores[s]] }));
+    currentIo().stdout.write(`${JSON.stringify(chat === undefined ? scores : chats())}\n`);
   },
 };
 
@@ -126,6 +149,60 @@ async function scoreSequences(
     logProbs.forEach((value, e) => (scores[entryGroup[e]][entryPosition[e]] = value));
   }
   return scores;
+}
+
+const CONVERSATIONS =
+  'a JSON array of conversations, each a list of { role, content } or an object with such "messages" and, if any, "tools"';
+
+/**
+ * Returns the token ids of each conversation in the chat template. Arguments of calls that are JSON text are given to the template as objects, as
+ * vLLM does. Says what the template leaves out. Throws InputError that names the conversation.
+ */
+export function conversationIds(json: unknown, tokenizer: ChatTokenizer, file: string, note = say): number[][] {
+  const fail = (where: string): never => {
+    throw new InputError(`${file} ${where}. Give ${CONVERSATIONS}.`);
+  };
+  if (!Array.isArray(json) || json.length === 0) return fail('holds no list of conversations');
+  const lost = new Set<string>();
+  const ids = (json as unknown[]).map((given, c) => {
+    const { messages, tools = [] } = isTree(given) ? given : { messages: given };
+    if (!Array.isArray(messages) || messages.length === 0) return fail(`has no messages in conversation ${c}`);
+    if (!Array.isArray(tools)) return fail(`has "tools" in conversation ${c} that are not a list`);
+    const read = (messages as unknown[]).map(
+      (message, m) => scoredMessage(message) ?? fail(`has ${show(message)} as message ${m} of conversation ${c}`),
+    );
+    const options = { tools: tools as unknown[], addGenerationPrompt: false };
+    for (const role of lostRoles(read, (marked) => tokenizer.applyChatTemplate(marked, options))) lost.add(role);
+    return [...tokenizer.encodeChat(read, options)];
+  });
+  if (lost.size > 0)
+    note(
+      `The chat template leaves out ${[...lost].map(namedRole).join(' and ')}: they are not scored. ${OTHER_TEMPLATE}`,
+    );
+  return ids;
+}
+
+/** A message as templates take it; undefined for any other value. Content may be a list of text parts, or null beside calls. */
+function scoredMessage(message: unknown) {
+  if (!isTree(message) || typeof message['role'] !== 'string') return undefined;
+  const { role, content, tool_calls: calls, ...rest } = message;
+  const text = Array.isArray(content)
+    ? content.map((part) => (isTree(part) ? part['text'] : undefined))
+    : [content ?? ''];
+  if (!text.every((part) => typeof part === 'string') || (content == null && !Array.isArray(calls))) return undefined;
+  return {
+    role,
+    content: text.join(''),
+    ...rest,
+    ...(Array.isArray(calls) && { tool_calls: calls.map(withArguments) }),
+  };
+}
+
+function withArguments(call: unknown): unknown {
+  if (!isTree(call) || !isTree(call['function'])) return call;
+  const { arguments: given } = call['function'];
+  const read = typeof given === 'string' ? (parseJson(given) ?? given) : given;
+  return { ...call, function: { ...call['function'], arguments: read } };
 }
 
 /** Validates token sequences. Throws InputError that names the first invalid sequence and token. */

@@ -178,7 +178,7 @@ class ServedDevices {
     const steps = isManual ? 'manual' : 'auto';
     say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group)`);
     const { toolSchemasInPrompt, format } = rollout.multiTurn;
-    for (const lost of requestLosses(tokenizer, toolParserOf(format))) say(lost);
+    for (const lost of requestLosses(tokenizer, toolParserOf(format), toolSchemasInPrompt)) say(lost);
     if (!toolSchemasInPrompt)
       say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
     return server;

@@ -33,6 +33,10 @@ interface CheckedProblems {
 
 const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut, ...training];
 
+/** Parameters of a tool that is rendered by its name alone. */
+const NO_PARAMETERS = { type: 'object' as const, properties: {}, required: [] };
+const SCHEMAS = 'tool schemas (rollout.multiTurn.toolSchemasInPrompt)';
+
 /** Most different sequences of roles whose prompts are rendered with markers. */
 const MAX_SHAPES = 64;
 
@@ -100,13 +104,16 @@ export function promptLosses(
 }
 
 /**
- * Returns a sentence for each part that the template drops from requests with their own messages and tools; [] if it
- * writes all of them.
+ * Returns a sentence for each part that the template drops from requests with their own messages and tools; [] if it writes all of them.
+ * Calls need no branch in the template, because `CallTemplate` writes them into the content.
  */
-export function requestLosses(tokenizer: ChatTokenizer, toolParser: ToolParser): string[] {
+export function requestLosses(tokenizer: ChatTokenizer, toolParser: ToolParser, withSchemas = false): string[] {
   const messages = ['system', 'user'].map((role) => ({ role, content: '1' }));
+  const schema = markerOf(messages.length);
+  const tools = [openAiSchema({ name: schema, description: schema, parameters: NO_PARAMETERS })];
   const losses = [
     () => lostRoles(messages, (marked) => tokenizer.applyChatTemplate(marked)).map(namedRole),
+    () => (!withSchemas || isWritten(tokenizer.applyChatTemplate(messages, { tools }), schema) ? [] : [SCHEMAS]),
     () => (expectToolResults(tokenizer, toolParser, 'search'), []),
   ];
   return losses.flatMap((lostBy) => {
@@ -144,8 +151,7 @@ function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { pro
 function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: boolean): string[] {
   const { messages } = problem;
   const schema = markerOf(messages.length);
-  const parameters = { type: 'object' as const, properties: {}, required: [] };
-  const tools = withSchemas ? [openAiSchema({ name: schema, description: schema, parameters })] : [];
+  const tools = withSchemas ? [openAiSchema({ name: schema, description: schema, parameters: NO_PARAMETERS })] : [];
   let text = '';
   try {
     const render = (marked: Problem['messages']) => (text = tokenizer.applyChatTemplate(marked, { tools }));
@@ -155,8 +161,7 @@ function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: b
         `The chat template leaves out ${namedRole(messages[messages.length - 1].role)} at the end of the prompt of ` +
           `${placeOf(problem)}, so the model never reads what it is asked. ${OTHER_TEMPLATE}`,
       );
-    const schemas =
-      withSchemas && !isWritten(text, schema) ? ['tool schemas (rollout.multiTurn.toolSchemasInPrompt)'] : [];
+    const schemas = withSchemas && !isWritten(text, schema) ? [SCHEMAS] : [];
     return [...lost.map(namedRole), ...schemas];
   } catch (error) {
     if (!(error instanceof TemplateStopped)) throw error;

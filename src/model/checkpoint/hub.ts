@@ -10,7 +10,7 @@ import { isLoopback } from './loopback.ts';
 import { type FileStore, memoryStore, writeFile } from './store.ts';
 import { shardsOf } from './open.ts';
 import { MAX_HEADER_BYTES } from './safetensors.ts';
-import { type CheckpointFiles, MAX_TEXT_BYTES, OPTIONAL_FILES, readStoredJson } from './sourceFiles.ts';
+import { type CheckpointFiles, isOtherFile, MAX_TEXT_BYTES, OPTIONAL_FILES, readStoredJson } from './sourceFiles.ts';
 import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
@@ -45,17 +45,19 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   const place = /^https?:\/\//.test(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
   const token = tokenFor(place.url, origin, options.token);
   const present = new Set<string>();
+  const others = [...(place.files ?? [])].filter(([name, { size = 0 }]) => isOtherFile(name, size));
+  const small = [...SMALL_FILES, ...others.map(([name]) => name)];
   let weightBytes = 0;
   const bring = async (file: string) => {
     if (place.files && !place.files.has(file)) return false;
     const expected = place.files?.get(file);
-    const maxBytes = Math.min(expected?.size ?? Infinity, SMALL_FILES.includes(file) ? MAX_SMALL_BYTES : weightBytes);
+    const maxBytes = Math.min(expected?.size ?? Infinity, small.includes(file) ? MAX_SMALL_BYTES : weightBytes);
     const [from, to] = [`${place.url}/${file}`, `${place.folder}/${file}`];
     if (!(await download(store, from, to, expected, { ...options, token, maxBytes }))) return false;
     present.add(file);
     return true;
   };
-  for (const file of SMALL_FILES) if (file !== INDEX) await bring(file);
+  for (const file of small) if (file !== INDEX) await bring(file);
   if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}. Check its name.`);
   const files = within(store, place.folder, present);
   // Refuse unsupported weights before the download, and limit the size to the largest possible one.
@@ -224,5 +226,6 @@ function within(store: FileStore, folder: string, present: ReadonlySet<string>):
   return {
     size: async (file) => (present.has(file) ? store.size(`${folder}/${file}`) : undefined),
     read: (file, begin, end) => store.read(`${folder}/${file}`, begin, end),
+    names: async () => [...present],
   };
 }

@@ -13,6 +13,7 @@ import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type Safet
 import {
   type CheckpointFiles,
   jsonIn,
+  readOtherFiles,
   readSourceFiles,
   readStoredJson,
   type SourceFiles,
@@ -67,7 +68,7 @@ type Shapes = ReadonlyMap<string, { shape: number[] }>;
  */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
   if (files.gguf !== undefined) return openGguf(files, files.gguf);
-  const sourceFiles = await readSourceFiles(files);
+  const sourceFiles = new Map([...(await readSourceFiles(files)), ...(await readOtherFiles(files))]);
   const configJson = jsonIn(sourceFiles, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json. Give a folder in Hugging Face format.');
   const config = withGenerationConfig(parseModelConfig(configJson), sourceFiles);

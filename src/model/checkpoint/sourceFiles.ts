@@ -4,7 +4,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
-import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.ts';
+import { type ModelConfig, modelConfigToJson, parseModelConfig, readEosTokenIds } from '../config.ts';
 
 type Json = Record<string, unknown>;
 
@@ -14,6 +14,8 @@ export interface CheckpointFiles {
   size(path: string): Promise<number | undefined>;
   /** Bytes begin..end of an existing file. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
+  /** Names in the folder, in no order. Absent if it cannot be listed. */
+  names?(): Promise<string[]>;
   /** Name of the GGUF file that holds everything. Absent: a folder in Hugging Face format. */
   gguf?: string;
 }
@@ -45,11 +47,19 @@ const TEMPLATE = 'chat_template.jinja';
 const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
 /** Other formats of the content of tokenizer.json and tokenizer_config.json; copied if those two are unchanged. */
 const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];
+const OTHER_TOKENIZERS = /^vocab\.|\.(model|tiktoken)$/;
 const SPECIAL_TOKENS = 'special_tokens_map.json';
 
 /** Text files that a checkpoint can lack. */
 export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
 const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
+
+/** Other files in a model's folder: licence, README, tokenizers of other libraries, code. */
+const OTHERS = /^(licen[cs]e|notice|readme|use_policy)(\.|$)|\.(json|txt|md|model|tiktoken|jinja|py)$/i;
+/** Files that describe the weights, or an earlier run. */
+const OUTDATED = /^\.|^(adapter_config|manifest|trainer_state|(all|eval|train)_results)\.json$|\.index\.json$/;
+/** Size limit of a file that is copied into each checkpoint. */
+const MAX_OTHER_BYTES = 32 * 2 ** 20;
 
 /** Parsed tokenizer of a folder. */
 export interface TokenizerJson {
@@ -65,6 +75,21 @@ export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFil
   for (const name of NAMES) {
     const bytes = await readSmall(files, name);
     if (bytes) found.set(name, bytes.slice());
+  }
+  return found;
+}
+
+/** True for a file of a model's folder that is not read here and stays valid when the weights change. */
+export const isOtherFile = (name: string, size: number): boolean =>
+  OTHERS.test(name) && !OUTDATED.test(name) && !NAMES.includes(name) && !name.includes('/') && size <= MAX_OTHER_BYTES;
+
+/** Reads the other files of a folder that can be listed; `isOtherFile` says which. */
+export async function readOtherFiles(files: CheckpointFiles): Promise<SourceFiles> {
+  const found = new Map<string, Bytes>();
+  for (const name of ((await files.names?.()) ?? []).filter((name) => isOtherFile(name, 0)).sort()) {
+    // A folder of that name has no bytes.
+    const size = await files.size(name).catch(() => undefined);
+    if (size !== undefined && isOtherFile(name, size)) found.set(name, (await files.read(name, 0, size)).slice());
   }
   return found;
 }
@@ -90,7 +115,7 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
   const drop = (...names: string[]) => names.forEach((name) => files.delete(name));
   const { tokenizerJson: json, tokenizerConfigJson: config } = tokenizerIn(files);
   if (!isSame(json, tokenizerJson)) {
-    drop(TOKENIZER, ...TOKENIZER_COPIES);
+    drop(TOKENIZER, ...TOKENIZER_COPIES, ...[...files.keys()].filter((name) => OTHER_TOKENIZERS.test(name)));
     if (tokenizerJson) files.set(TOKENIZER, encodeJson(tokenizerJson));
   }
   if (!isSame(config, tokenizerConfigJson)) {
@@ -102,23 +127,40 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
 }
 
 /**
- * Returns the source's `config.json`, overwritten by the model's own values. If the model has no token ids, the
- * tokenizer's are used.
+ * Returns the source's `config.json`, byte for byte except for the dtype. A source without an end token gets the tokenizer's ids, because
+ * transformers' generate() would not end otherwise. A fresh model gets all of the tokenizer's ids.
  */
 export function configFile(
-  { config, sourceFiles, ...tokenizer }: Saved & { config: ModelConfig },
+  { config, sourceFiles = new Map<string, Bytes>(), ...tokenizer }: Saved & { config: ModelConfig },
   dtype: string,
 ): Bytes {
-  // auto_map names Python files, which are not saved with the model.
-  const { auto_map: _, ...source } = (sourceFiles && jsonIn(sourceFiles, CONFIG)) ?? {};
+  const { auto_map, ...rest } = jsonIn(sourceFiles, CONFIG) ?? {};
+  // auto_map names Python files: it goes where they are not beside the model.
+  const hasCode = [...sourceFiles.keys()].some((name) => name.endsWith('.py'));
+  const source: Json = hasCode && auto_map !== undefined ? { ...rest, auto_map } : rest;
+  if (config.eosTokenIds && isOfSource(config, sourceFiles)) {
+    const named = ['torch_dtype', 'dtype'].filter((key) => key in source);
+    const changed = named.length > 0 ? named : dtype === 'float32' ? [] : ['torch_dtype'];
+    const wanted = { ...source, ...Object.fromEntries(changed.map((key) => [key, dtype])) };
+    const text = textIn(sourceFiles, CONFIG)!.replace(/("(?:torch_)?dtype"\s*:\s*)"\w*"/g, `$1"${dtype}"`);
+    return isSame(JSON.parse(text), wanted) ? new TextEncoder().encode(text) : encodeJson(wanted);
+  }
+  const [ids, own] = [specialTokenIds(tokenizer), modelConfigToJson(config)];
+  const end = source['eos_token_id'] ?? own['eos_token_id'] ?? ids['eos_token_id'];
   return encodeJson({
-    ...specialTokenIds(tokenizer),
+    ...ids,
     ...source,
-    ...modelConfigToJson(config),
-    ...('eos_token_id' in source && { eos_token_id: source['eos_token_id'] }),
+    ...own,
+    ...(end !== undefined && { eos_token_id: end }),
     torch_dtype: dtype,
     ...('dtype' in source && { dtype }),
   });
+}
+
+/** True if the config was read from these files and not changed since. */
+function isOfSource(config: ModelConfig, files: SourceFiles): boolean {
+  const json = jsonIn(files, CONFIG);
+  return json !== undefined && isSame(withGenerationConfig(parseModelConfig(json), files), config);
 }
 
 type Bytes = Uint8Array<ArrayBuffer>;

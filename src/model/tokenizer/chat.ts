@@ -13,6 +13,7 @@ import { checkTokenizer } from './check.ts';
 import { type AddedToken, ControlTokens, HiddenTexts, inTexts, withoutAddedTokens } from './controlTokens.ts';
 import { endNote, endTokens } from './endTokens.ts';
 import { WrittenRoles } from './lostText.ts';
+import { preTokenizerOf } from './preTokenizer.ts';
 import { ChatTemplates } from './template.ts';
 
 /** Same as in `src/tasks/task.ts`, which is a higher layer. */
@@ -107,9 +108,10 @@ export class ChatTokenizer {
     { eosTokenIds = [], chatTemplateKwargs = {} }: TokenizerOptions = {},
   ) {
     this.templateKwargs = chatTemplateKwargs;
-    const json = asObject(tokenizerJson, 'tokenizer.json');
+    const given = asObject(tokenizerJson, 'tokenizer.json');
     this.config = asObject(configJson, 'tokenizer_config.json');
-    checkTokenizer(json);
+    checkTokenizer(given);
+    const json: Json = { ...given, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
     try {
       const added = (json['added_tokens'] ?? []) as AddedToken[];
       // The library's constructor and its encode keep references, so each receives its own copy.

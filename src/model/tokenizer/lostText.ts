@@ -9,6 +9,8 @@ import { TemplateStopped } from './template.ts';
 interface TextMessage {
   role: string;
   content: string;
+  /** Calls as OpenAI's API writes them. */
+  tool_calls?: unknown;
 }
 
 /** Names of messages in sentences, by role. */
@@ -17,6 +19,7 @@ const NAMES: Readonly<Record<string, string>> = {
   user: 'user messages',
   assistant: 'earlier assistant messages',
   tool: 'tool results',
+  tool_calls: 'tool calls',
 };
 
 /** Remedy at the end of every message about a template. */
@@ -32,10 +35,21 @@ export const isWritten = (text: string, marker: string): boolean => text.toLower
 /** Name of a role's messages in an error message. */
 export const namedRole = (role: string): string => NAMES[role] ?? `messages of the role ${JSON.stringify(role)}`;
 
-/** Roles of the messages whose text `render` drops, in order. */
+/** Roles of the messages whose text `render` leaves out, in order; `tool_calls` for a message whose calls it leaves out. */
 export function lostRoles<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string): string[] {
-  const text = render(messages.map((message, i) => ({ ...message, content: markerOf(i) })));
-  return messages.flatMap(({ role }, i) => (isWritten(text, markerOf(i)) ? [] : [role]));
+  const marked = ({ tool_calls: calls, ...message }: M, i: number) =>
+    Array.isArray(calls)
+      ? { ...message, tool_calls: calls.map((call: unknown) => namedCall(call, markerOf(i))) }
+      : { ...message, content: markerOf(i) };
+  const text = render(messages.map((message, i) => marked(message, i) as unknown as M));
+  const nameOf = ({ role, tool_calls: calls }: M) => (Array.isArray(calls) ? 'tool_calls' : role);
+  return messages.flatMap((message, i) => (isWritten(text, markerOf(i)) ? [] : [nameOf(message)]));
+}
+
+/** The call under another name. */
+function namedCall(call: unknown, name: string): unknown {
+  const { function: called, ...rest } = call as { function?: object };
+  return { ...rest, function: { ...called, name } };
 }
 
 /** Checks that a template writes the messages after a sampled turn, once for each sequence of roles. */

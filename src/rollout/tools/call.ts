@@ -65,24 +65,30 @@ export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCa
   return { error: 'Error: the tool call is not valid JSON', ...(known && { name }) };
 }
 
-/** Python's spellings of JSON constants, which models sometimes write. */
-const PYTHON = new Map<string, unknown>([
-  ['True', true],
-  ['False', false],
-  ['None', null],
-]);
+/** Texts of Python, and its words, which models write for JSON's. A text without an end goes to the end, so that it is read once. */
+const PYTHON = /'((?:[^'\\]|\\.?)*)(?:'|$)|"(?:[^"\\]|\\.?)*(?:"|$)|\b(True|False|None)\b/gs;
+const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
+
+/** A literal of Python that JSON has too; undefined for any other text. */
+function parsePython(text: string): unknown {
+  const quoted = (inner: string) => `"${inner.replace(/\\'/g, "'").replace(/(?<!\\)"/g, '\\"')}"`;
+  return parseJson(
+    text.replace(PYTHON, (whole: string, inner?: string, word?: string) =>
+      word === undefined ? (inner === undefined ? whole : quoted(inner)) : WORDS[word],
+    ),
+  );
+}
 
 /**
- * Converts a value of a format without quotes. Text if the schema requires text; otherwise the first reading that fits
- * the schema: JSON, the text itself, or Python's True, False or None. If no reading fits: JSON, or text if it is not
- * JSON.
+ * A value that formats without quotes write: text if the schema asks for text, else the first reading that fits the schema: JSON,
+ * the text itself, a literal of Python. One that fits in no way is JSON, or text if it is not JSON.
  */
 export function typedValue(text: string, tool: string, key: string, tools: Tool[]): unknown {
   const { properties = {} } = tools.find(({ name }) => name === tool)?.parameters ?? {};
   const schema = Object.hasOwn(properties, key) ? properties[key] : undefined;
   if (schema?.type === 'string') return text;
   const json = parseJson(text);
-  const readings = [json, text, PYTHON.get(text.trim())].filter((reading) => reading !== undefined);
+  const readings = [json, text, parsePython(text)].filter((reading) => reading !== undefined);
   const fitting = readings.findIndex((reading) => schema && valueProblem(reading, schema) === null);
   return readings[Math.max(0, fitting)];
 }

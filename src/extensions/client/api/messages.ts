@@ -115,13 +115,19 @@ const parameters = v.pipe(
   ),
   v.transform((given) => {
     const schema = given as Required<ToolSchema>;
-    const typed = Object.entries(schema.properties).map(([key, property]): [string, ArgumentSchema] => [
-      key,
-      typeof property.type === 'string' ? property : { ...property, type: 'any' },
-    ]);
+    const typed = Object.entries(schema.properties).map(([key, property]) => [key, typedSchema(property)] as const);
     return { ...schema, properties: Object.fromEntries(typed) };
   }),
 );
+
+/** A list of types is written as alternatives, which calls are read by: "12" stays a text where it may be null. */
+function typedSchema({ type, ...rest }: ArgumentSchema): ArgumentSchema {
+  if (typeof type === 'string') return { type, ...rest };
+  const types: unknown = type;
+  if (!Array.isArray(types) || !types.every((one) => typeof one === 'string')) return { ...rest, type: 'any' };
+  const { description, ...checks } = rest;
+  return { ...(description !== undefined && { description }), anyOf: types.map((one) => ({ ...checks, type: one })) };
+}
 
 const areKeys = (given: unknown, of: object): boolean =>
   Array.isArray(given) && given.every((key) => typeof key === 'string' && Object.hasOwn(of, key));

@@ -1,0 +1,97 @@
+/**
+ * The pre-tokenizer of a tokenizer.json for the library in JavaScript. It reads some steps otherwise than the one in Rust, which
+ * models are trained with: "\d" for any number, ASCII for words, runs of punctuation. Such steps become splits by patterns.
+ */
+
+import { InputError } from '../../errors.ts';
+
+type Json = Record<string, unknown>;
+
+/** Rust's char::is_whitespace; JavaScript's \s has U+FEFF and lacks U+0085. */
+const SPACE = '\\p{White_Space}';
+const WORD = '\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d';
+const PUNCTUATION = '[\\p{P}\\u0021-\\u002F\\u003A-\\u0040\\u005B-\\u0060\\u007B-\\u007E]';
+/** GPT-2's, as ByteLevel has it. */
+const BYTE_LEVEL = ` ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|${SPACE}+(?!\\P{White_Space})|${SPACE}+`;
+
+/** The same steps; those that the libraries read differently as steps that they read alike. Throws InputError for splits that have no such form. */
+export function preTokenizerOf(step: unknown): unknown {
+  if (typeof step !== 'object' || step === null) return step;
+  const { type, ...own } = step as Json;
+  const steps = own['pretokenizers'];
+  if (Array.isArray(steps)) return { ...step, pretokenizers: steps.map(preTokenizerOf) };
+  switch (type) {
+    case 'Digits':
+      return split(own['individual_digits'] === true ? '\\p{N}' : '\\p{N}+');
+    case 'Punctuation':
+      return splitBy(PUNCTUATION, own['behavior'] ?? 'Isolated');
+    case 'Whitespace':
+      return { ...split(`[${WORD}]+|[^${WORD}${SPACE}]+`), behavior: 'Removed', invert: true };
+    case 'WhitespaceSplit':
+      return { ...split(`${SPACE}+`), behavior: 'Removed' };
+    case 'FixedLength':
+      return split(`[\\s\\S]{1,${Number(own['length'] ?? 5)}}`);
+    case 'ByteLevel':
+      if (own['use_regex'] === false || own['add_prefix_space'] === true) return step;
+      return sequence(split(`'(?:[stmd]|re|ve|ll)|${BYTE_LEVEL}`), { ...step, use_regex: false });
+    case 'Metaspace':
+      return metaspace(own);
+    case 'Split':
+      return knownSplit(own);
+    default:
+      return step;
+  }
+}
+
+const sequence = (...pretokenizers: object[]) => ({ type: 'Sequence', pretokenizers });
+
+const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
+
+/** A split by one character of a class, or by a text: what comes between two of them goes where `behavior` says. */
+function splitBy(one: string, behavior: unknown): object {
+  const other = `(?:(?!${one})[\\s\\S])`;
+  switch (behavior) {
+    case 'Isolated':
+      return split(one);
+    case 'Contiguous':
+      return split(`(?:${one})+`);
+    case 'MergedWithPrevious':
+      return split(`${other}*${one}|${other}+`);
+    case 'MergedWithNext':
+      return split(`${one}${other}*|${other}+`);
+    default:
+      return { ...split(one), behavior: 'Removed' };
+  }
+}
+
+/** A split at each word's start is a part of it, unless `split` is false. Old files say `add_prefix_space` for the scheme. */
+function metaspace(own: Json): object {
+  const scheme = own['prepend_scheme'] ?? (own['add_prefix_space'] === false ? 'never' : 'always');
+  const step = { ...own, type: 'Metaspace', prepend_scheme: scheme };
+  if (own['split'] === false) return step;
+  const { replacement = '\u2581' } = own as { replacement?: string };
+  return sequence(step, splitBy(escaped(replacement), 'MergedWithNext'));
+}
+
+/** One character, escape or class. */
+const ONE = /^(?:[^\\[\](){}|*+?.^$]|\\[pP]\{[^{}]*\}|\\[^pP]|\[(?:[^\\[\]]|\\.)*\])$/su;
+
+function knownSplit(own: Json): object {
+  const { Regex: regex, String: text } = (own['pattern'] ?? {}) as { Regex?: unknown; String?: unknown };
+  if (typeof regex !== 'string' && typeof text !== 'string') return { ...own, type: 'Split' };
+  const pattern = typeof regex === 'string' ? withRustSpace(regex) : escaped(String(text));
+  const [behavior, isInverted] = [own['behavior'] ?? 'Isolated', own['invert'] === true];
+  if (behavior === 'Removed') return { ...split(pattern), behavior, invert: isInverted };
+  if (behavior === 'Isolated') return split(pattern); // inverted too: the same pieces
+  if (!isInverted && (typeof regex !== 'string' || ONE.test(pattern))) return splitBy(pattern, behavior);
+  throw new InputError(
+    `tokenizer.json: "pre_tokenizer" splits by ${JSON.stringify(regex ?? text).slice(0, 80)} with behavior ${JSON.stringify(behavior)}` +
+      `${isInverted ? ', inverted' : ''}; allowed: "Isolated" or "Removed" with a pattern of several characters. Use the file of another model.`,
+  );
+}
+
+/** \s and \S as Rust reads them. */
+const withRustSpace = (pattern: string): string =>
+  pattern.replace(/\\([\s\S])/gu, (whole, c: string) => (c === 's' ? SPACE : c === 'S' ? '\\P{White_Space}' : whole));
+
+const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
