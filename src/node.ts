@@ -5,9 +5,10 @@
 
 import { fileURLToPath } from 'node:url';
 import { installDawn } from './cli/dawn.ts';
-import { folderFiles } from './cli/files.ts';
+import { folderFiles, ggufFile } from './cli/files.ts';
 import { type CheckpointWithTokenizer, collectWeights, withTokenizer } from './model/checkpoint/checkpoint.ts';
 import { openCheckpoint } from './model/checkpoint/open.ts';
+import { isGguf } from './model/checkpoint/sourceFiles.ts';
 
 /**
  * Installs Dawn as `navigator.gpu`, unless WebGPU exists already (Deno). Takes a hardware GPU, or else the software
@@ -18,7 +19,8 @@ export async function installWebGpu(): Promise<void> {
 }
 
 /**
- * Returns the model and tokenizer of a folder in Hugging Face format, or of a checkpoint of `webgrpo/checkpoints`.
+ * Returns the model and tokenizer of a folder in Hugging Face format, of a GGUF file, or of a checkpoint of
+ * `webgrpo/checkpoints`.
  * Throws InputError that names missing or damaged files.
  */
 export async function readCheckpoint(
@@ -26,6 +28,7 @@ export async function readCheckpoint(
 ): Promise<CheckpointWithTokenizer> {
   const folder = typeof from === 'string' || from instanceof URL ? from : new URL('.', from['config.json']);
   const path = typeof folder === 'string' ? folder : fileURLToPath(folder);
-  const { weights, ...model } = withTokenizer(path, await openCheckpoint(folderFiles(path)));
+  const files = isGguf(path) ? ggufFile(path) : folderFiles(path);
+  const { weights, packed: _, ...model } = withTokenizer(path, await openCheckpoint(files));
   return { ...model, weights: await collectWeights(weights) };
 }

@@ -1,18 +1,23 @@
-/** Describes a model of the hub before it is trained: its properties, its costs, and the recipe to train it with. */
+/** Describes a model of the hub or of a GGUF file before it is trained: its properties, its costs, and the recipe to train it with. */
 
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { bindingBytes, requestAdapter } from '../../src/gpu/adapter.ts';
 import { lookUpModel } from '../../src/model/checkpoint/hub.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
+import type { ModelConfig } from '../../src/model/config.ts';
 import { parameterCount } from '../../src/model/params.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
+import { keepGguf, keptName } from '../../src/workers/keptGguf.ts';
 import { type PlanItem, planMemory } from '../../src/workers/memoryPlan.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 
 export interface Offered {
   name: string;
   parameters: number;
-  /** Bytes to download. */
+  /** Bytes to download, or of the file. */
   bytes: number;
+  /** True if the model is a file in this browser already. */
+  isKept: boolean;
   /** GPU memory that training it needs. */
   plan: PlanItem[];
   /** Largest buffer that the adapter can bind, in bytes. */
@@ -39,15 +44,28 @@ const LEARNING_RATE = '2e-5';
 
 /** Looks a model up on the hub. Throws InputError. */
 export async function lookUp(name: string, endpoint: string | undefined): Promise<Offered> {
-  const [{ config: model, bytes }, adapter, text] = await Promise.all([
-    lookUpModel(name, { endpoint }),
-    requestAdapter(),
-    fetchRecipe(DEFAULT_RECIPE),
-  ]);
+  const { config, bytes } = await lookUpModel(name, { endpoint });
+  return offered(name, config, { bytes, isKept: false });
+}
+
+/** Checks the header of a GGUF file, and keeps the file in this browser. Throws InputError. */
+export async function keepFile(file: File): Promise<Offered> {
+  const name = keptName(file.name);
+  const { config } = await openCheckpoint({
+    gguf: name,
+    size: async () => file.size,
+    read: async (_, begin, end) => new Uint8Array(await file.slice(begin, end).arrayBuffer()),
+  });
+  await keepGguf(name, file);
+  return offered(name, config, { bytes: file.size, isKept: true });
+}
+
+async function offered(name: string, model: ModelConfig, file: Pick<Offered, 'bytes' | 'isKept'>): Promise<Offered> {
+  const [adapter, text] = await Promise.all([requestAdapter(), fetchRecipe(DEFAULT_RECIPE)]);
   const overrides = [`model.path=${name}`, ...SETTINGS];
   const changes = new URLSearchParams([['lr', LEARNING_RATE], ...overrides.map((text) => ['set', text])]);
   const largestBuffer = bindingBytes(adapter.limits);
   const sizes = engineSizes(parseTrainConfig(text, { source: DEFAULT_RECIPE, overrides, note: () => {} }));
   const plan = planMemory({ config: model, ...sizes, maxArenaBytes: largestBuffer });
-  return { name, parameters: parameterCount(model), bytes, plan, largestBuffer, changes };
+  return { name, parameters: parameterCount(model), ...file, plan, largestBuffer, changes };
 }

@@ -6,6 +6,7 @@ import type { TensorMap } from '../../src/model/engine.ts';
 import { InputError } from '../../src/errors.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { isRemote } from '../../src/model/checkpoint/hub.ts';
+import { isKeptGguf } from '../../src/workers/keptGguf.ts';
 import { openRemoteModel } from '../../src/workers/remoteEngine.ts';
 import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
 
@@ -28,7 +29,7 @@ export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>
 
 /**
  * Like `fetchShipped`, but also accepts org/name (on `endpoint`, or huggingface.co) or a URL. The worker downloads those once; see
- * `openRemoteModel`. Throws InputError.
+ * `openRemoteModel`. Also accepts the name of a GGUF file that the browser keeps. Throws InputError.
  */
 export async function fetchModel(
   path: string,
@@ -36,7 +37,7 @@ export async function fetchModel(
   endpoint: string | undefined,
   onProgress: (progress: DownloadProgress) => void,
 ): Promise<LoadedModel<TensorMap | 'opened'>> {
-  if (isShipped(path) || !isRemote(path)) return fetchShipped(path);
+  if (isShipped(path) || !(isRemote(path) || isKeptGguf(path))) return fetchShipped(path);
   const model = await openRemoteModel(worker, path, { onProgress, ...(endpoint !== undefined && { endpoint }) });
   return withTokenizer(path, { ...model, weights: 'opened' as const });
 }

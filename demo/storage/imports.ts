@@ -1,6 +1,7 @@
 /** Imports a run of the command line or of another browser, from its folder or a .zip of it. */
 
 import { InputError } from '../../src/errors.ts';
+import { isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { readMetrics } from '../../src/runs/readLog.ts';
 import { readZip } from '../../src/runs/zip.ts';
@@ -16,6 +17,9 @@ const WANTED =
 
 /** Stores the run in these files. Throws InputError if they contain no run, or one that this version cannot read. */
 export async function importRun(runs: SavedRuns, chosen: readonly File[]): Promise<SavedRun> {
+  const model = chosen.find(({ name }) => isGguf(name));
+  if (model)
+    throw new InputError(`${model.name} is a model and not a run. Choose it under "Your model", above the settings.`);
   const size = chosen.reduce((sum, file) => sum + file.size, 0);
   if (size > MAX_BYTES)
     throw new InputError(

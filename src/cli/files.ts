@@ -51,3 +51,10 @@ export async function readJsonFile(path: string): Promise<unknown> {
 
 /** Returns the files of a folder, readable in parts. */
 export const folderFiles = (folder: string): CheckpointFiles => filesIn(disk, folder);
+
+/** A GGUF file in parts; errors name it by its path. */
+export const ggufFile = (path: string): CheckpointFiles => ({
+  gguf: path,
+  size: (name) => disk.size(name),
+  read: (name, begin, end) => disk.read(name, begin, end),
+});

@@ -11,8 +11,8 @@ export interface View {
   bytes: number;
   /** Unique; the key of cached bind groups. */
   id: number;
-  /** Packed format, and number of elements. Undefined: 4-byte values. */
-  packed?: { format: PackedFormat; elements: number };
+  /** Packed format, and number of elements. `turned`: a matrix stored as [out, in]. Undefined: 4-byte values. */
+  packed?: { format: PackedFormat; elements: number; turned?: boolean };
   /** True for 16-bit floats. Default: 4-byte values. */
   half?: boolean;
 }

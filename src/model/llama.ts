@@ -8,6 +8,7 @@ import { type ModelConfig, ropeTables } from './config.ts';
 import { allocateLora, initLora, type Lora, type LoraConfig, LoraWeights } from './lora/weights.ts';
 import type { Packing } from './weights/arena.ts';
 import { GpuWeights, type MatrixForm } from './weights/gpuWeights.ts';
+import type { StoredFormats } from './weights/plan.ts';
 
 /** A model on the device; all passes share it. */
 export interface LlamaModel {
@@ -30,8 +31,10 @@ export interface ModelOptions {
   form?: MatrixForm | undefined;
   /** True to store activations as 16-bit floats, which needs shader-f16. */
   half?: boolean | undefined;
-  /** Required if `form` is a packed one. */
+  /** Required if `form` is a packed one, or if there are `stored` formats. */
   packing?: Packing | undefined;
+  /** Tensors that stay packed as their file has them; only where `form` is absent and nothing but adapters is trained. */
+  stored?: StoredFormats | undefined;
 }
 
 /** Allocates the buffers of a model without contents; a memory plan counts these. */
@@ -39,9 +42,9 @@ export function allocateModel(
   gpu: Gpu,
   config: ModelConfig,
   maxPositions: number,
-  { lora, form, half = false, packing }: ModelOptions = {},
+  { lora, form, half = false, packing, stored }: ModelOptions = {},
 ): LlamaModel {
-  const weights = new GpuWeights(gpu, config, 'weights', form, packing);
+  const weights = new GpuWeights(gpu, config, 'weights', form, packing, stored);
   const adapters = lora && { lora: allocateLora(gpu, config, lora) };
   return { config, weights, rope: gpu.buffer('rope', maxPositions * config.headDim * 4), ...adapters, half };
 }

@@ -12,6 +12,7 @@ import { type LoraConfig, loraModules } from '../model/lora/config.ts';
 import type { KernelTuning } from '../model/kernels/tuning.ts';
 import { optimizerOf, type OptimizerSpec } from '../model/optimizer/spec.ts';
 import type { Weights } from '../model/weights/load.ts';
+import type { StoredFormats } from '../model/weights/plan.ts';
 import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
@@ -88,6 +89,8 @@ export interface EngineSpec {
   kernelTuning?: KernelTuning;
   /** Packed storage of matrices that are not trained. */
   weightFormat?: PackedFormat;
+  /** Tensors that the file of the weights has in a format of the device, and that stay in it if they are not trained. */
+  packed?: StoredFormats;
   /**
    * Stores weights as passes read them, activations and the KV cache as 16-bit floats, if the adapter has shader-f16;
    * otherwise they stay 32-bit. Only for engine wgsl.

@@ -44,6 +44,7 @@ export type Sizes = Pick<
   | 'optimizer'
   | 'adjustedDraws'
   | 'weightFormat'
+  | 'packed'
   | 'dtype'
   | 'use'
 > & {

@@ -6,16 +6,19 @@ import { InputError } from '../errors.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { judgeTokenLen } from '../tasks/rewards/judgePrompt.ts';
 import type { ModelOptions } from '../model/llama.ts';
-import type { Kept } from '../model/weights/plan.ts';
+import { type Kept, readsPacked } from '../model/weights/plan.ts';
 import type { MatrixForm } from '../model/weights/gpuWeights.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 
 /** Options of the policy. Throws InputError for a packed format if the matrices are trained. */
-export const policyOptions = (spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFormat' | 'dtype'>): ModelOptions => ({
-  lora: spec.lora,
-  form: matrixForm(spec),
-  half: spec.dtype === 'float16',
-});
+export const policyOptions = (
+  spec: Pick<DeviceSpec, 'config' | 'lora' | 'use' | 'weightFormat' | 'dtype' | 'packed'>,
+): ModelOptions => {
+  const form = matrixForm(spec);
+  const isFrozen = spec.lora !== undefined || (spec.use ?? 'train') !== 'train';
+  const keepsPacked = form === undefined && isFrozen && readsPacked(spec.config);
+  return { lora: spec.lora, form, half: spec.dtype === 'float16', ...(keepsPacked && { stored: spec.packed }) };
+};
 
 /** Options of a reference or a judge with its own weights. */
 export const referenceOptions = ({ dtype }: Pick<DeviceSpec, 'dtype'>): ModelOptions => ({

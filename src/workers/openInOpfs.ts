@@ -8,6 +8,7 @@ import { fetchModel, type HubOptions } from '../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../model/checkpoint/open.ts';
 import { elementCount, parameterSpecs } from '../model/params.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
+import { isKeptGguf, keptGguf } from './keptGguf.ts';
 
 /** Shortest time between two progress reports; the end of a file is always reported. */
 const TELL_EVERY_MS = 100;
@@ -21,7 +22,9 @@ export async function openInOpfs(
   { endpoint, onProgress }: Pick<HubOptions, 'endpoint' | 'onProgress'>,
 ): Promise<OpenCheckpoint> {
   const tell = onProgress && seldom(onProgress);
-  const files = await fetchModel(address, await opfsStore('models'), { endpoint, onProgress: tell });
+  const files = isKeptGguf(address)
+    ? await keptGguf(address)
+    : await fetchModel(address, await opfsStore('models'), { endpoint, onProgress: tell });
   const model = await openCheckpoint(files);
   return tell ? { ...model, weights: telling(model, tell) } : model;
 }

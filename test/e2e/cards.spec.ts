@@ -1,9 +1,11 @@
 /** Tests the cards: each opens its recipe and runs; a model of the hub is looked up on a click. */
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { expect } from '@playwright/test';
+import { ggufModel } from '../../src/extensions/gguf/index.ts';
+import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { startHub } from '../hubServer.ts';
-import { address, expectPoints, expectState, onlyInFull, openPage, test } from './demo.ts';
+import { address, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({ page }) => {
   await openPage(page);
@@ -118,4 +120,31 @@ test('a model of the hub is not requested while typing; then its sizes are shown
   } finally {
     hub.close();
   }
+});
+
+test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({
+  page,
+}) => {
+  const read = async (file: string) =>
+    existsSync(`checkpoints/gsm8k-tool/${file}`) ? readFileSync(`checkpoints/gsm8k-tool/${file}`) : undefined;
+  const model = withTokenizer('gsm8k-tool', await loadCheckpoint(read));
+  const bytes = Buffer.from(ggufModel({ name: 'tiny', type: 'F16' }, model).bytes);
+  const choose = (name: string, buffer: Buffer) =>
+    page.getByLabel('Or choose a .gguf file').setInputFiles({ name, mimeType: 'application/octet-stream', buffer });
+  await openPage(page);
+  await page.getByRole('radio', { name: /^Your model/ }).check();
+  await choose('cut.gguf', bytes.subarray(0, -100));
+  await expect(page.locator('.field-problem')).toHaveText(/^cut\.gguf has .* it is truncated\. Download it again\.$/);
+  await choose('My tiny.gguf', bytes);
+  await expect(page.getByText('0.4 million')).toBeVisible();
+  await expect(page.locator('.hub-facts')).toContainText('1 MB, stored in the browser');
+  await page.getByRole('button', { name: 'Use this model' }).click();
+  await expect(page.getByText('Settings filled in for My-tiny.gguf. Start reads it')).toBeVisible();
+
+  await openPage(page, { ...TINY, steps: 1, 'model.path': 'My-tiny.gguf' });
+  await page.getByRole('button', { name: /^Start/ }).click();
+  await expectState(page, 'done');
+  await openPage(page, { ...TINY, steps: 1, 'model.path': 'other.gguf' });
+  await page.getByRole('button', { name: /^Start/ }).click();
+  await expect(page.getByText('This browser does not keep other.gguf. Choose the file again')).toBeVisible();
 });

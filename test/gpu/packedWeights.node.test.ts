@@ -3,8 +3,10 @@ import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { PACKED_FORMATS, type PackedFormat } from '../../src/gpu/packedFormat.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
+import { BLOCKS, PACKED_AS, repackBlocks, unpackBlocks } from '../../src/model/checkpoint/gguf/blocks.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
+import type { StoredFormats } from '../../src/model/weights/plan.ts';
 import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
 import type { WeightSource } from '../../src/model/checkpoint/open.ts';
 import { packGroups } from '../../src/model/packing.ts';
@@ -45,8 +47,14 @@ const inPieces = (weights: TensorMap): WeightSource => ({
 const even = { ...config, vocabSize: 296, hiddenSize: 24, intermediateSize: 40, headDim: 8 };
 
 /** Returns log-probs, two updates of the adapters, and sampled tokens. */
-async function run(gpu: Gpu, config: ModelConfig, weights: TensorMap | WeightSource, format?: PackedFormat) {
-  const model = await loadModel(gpu, config, 64, weights, { lora, form: format });
+async function run(
+  gpu: Gpu,
+  config: ModelConfig,
+  weights: TensorMap | WeightSource,
+  format?: PackedFormat,
+  stored?: StoredFormats,
+) {
+  const model = await loadModel(gpu, config, 64, weights, { lora, form: format, stored });
   const engine = new WgslEngine(gpu, model, 64);
   const r = rng(5);
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * config.vocabSize));
@@ -100,6 +108,68 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
   });
 });
 
+/** Matrices as blocks of a GGUF file, in pieces of 24 rows; tensors without a type as float32. */
+function inBlocks(config: ModelConfig, typeOf: (name: string) => 'Q8_0' | 'Q4_0' | undefined) {
+  const r = rng(9);
+  const weights: TensorMap = initWeights(config, 3);
+  const blocks = new Map<string, { type: 'Q8_0' | 'Q4_0'; bytes: Uint8Array }>();
+  for (const [name, tensor] of weights) {
+    const type = tensor.shape.length === 2 ? typeOf(name) : undefined;
+    if (!type) continue;
+    const width = BLOCKS[type].bytes;
+    const bytes = Uint8Array.from({ length: (tensor.data.length / 32) * width }, () => 256 * r.uniform());
+    for (let at = 0; at < bytes.length; at += width) bytes.set([bytes[at], 0x18 + (at % 5)], at); // scales of 0.002 to 0.01
+    tensor.data.set(unpackBlocks(type, bytes));
+    blocks.set(name, { type, bytes });
+  }
+  const stored = Object.fromEntries([...blocks].map(([name, { type }]) => [name, PACKED_AS[type]!]));
+  const source: WeightSource = {
+    async *pieces() {
+      for (const [name, { shape, data }] of weights) {
+        const step = 24 * (shape[1] ?? data.length); // pieces that reach into two chunks of a table
+        for (let first = 0; first < data.length; first += step) {
+          const found = blocks.get(name);
+          const width = found ? BLOCKS[found.type].bytes / 32 : 0;
+          const words = async () =>
+            repackBlocks(stored[name], found!.bytes.subarray(first * width, (first + step) * width));
+          yield { name, shape, first, data: data.slice(first, first + step), ...(found && { words }) };
+        }
+      }
+    },
+  };
+  return { source, stored, weights };
+}
+
+describe('packed by the file that they are from', () => {
+  const wide = { ...config, vocabSize: 296, hiddenSize: 32, intermediateSize: 64, headDim: 8 };
+  const mixed = (name: string) =>
+    name.includes('embed') ? 'Q8_0' : /k_proj|down_proj/.test(name) ? undefined : ('Q4_0' as const);
+
+  test.each([
+    ['Q8_0', wide, () => 'Q8_0' as const, {}],
+    [
+      'Q4_0, a head of its own, tables in chunks',
+      { ...wide, tieWordEmbeddings: false },
+      () => 'Q4_0' as const,
+      { maxArenaBytes: 2 * 64 * 32 * 4 },
+    ],
+    ['Q8_0 and Q4_0, and matrices that are in neither', wide, mixed, {}],
+  ] as const)('%s: bit for bit, and the same as float32', async (_, config, typeOf, options) => {
+    const gpu = await Gpu.create(options);
+    const { source, stored, weights } = inBlocks(config, typeOf);
+    const packed = await run(gpu, config, source, undefined, stored);
+    const bytes = gpu.counters.bytes;
+    const plain = await run(gpu, config, weights, undefined, stored); // which a map is not packed by
+    expect(packed.base).toEqual(plain.base);
+    expect(packed.base).toEqual(weights);
+    expect(gpu.counters.bytes - bytes).toBeGreaterThan(bytes);
+    expect(packed.logProbs).toEqual(plain.logProbs);
+    expect(packed.drawn).toEqual(plain.drawn);
+    expect(packed.adapters).toEqual(plain.adapters);
+    gpu.destroy();
+  });
+});
+
 const big = { ...config, vocabSize: 2000, hiddenSize: 128, headDim: 32, intermediateSize: 384, numHiddenLayers: 4 };
 const spec: DeviceSpec = {
   engine: 'wgsl',
@@ -111,8 +181,11 @@ const spec: DeviceSpec = {
   rollout: { maxNumSeqs: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 32, maxBatchedTokens: 64 },
 };
 
-test.each(PACKED_FORMATS)('%s: the plan is what is allocated, and less than float32', async (format) => {
-  const packed = { ...spec, weightFormat: format };
+const ofFile = inBlocks(big, () => 'Q8_0');
+test.each<[string, DeviceSpec]>([
+  ...PACKED_FORMATS.map((format): [string, DeviceSpec] => [format, { ...spec, weightFormat: format }]),
+  ['packed by their file', { ...spec, weights: ofFile.source, packed: ofFile.stored }],
+])('%s: the plan is what is allocated, and less than float32', async (_, packed) => {
   const engine = await createDeviceEngine(packed);
   const samples = [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }];
   const [{ batch }] = packGroups([{ prompt: Uint32Array.of(1, 2), samples }], 64);

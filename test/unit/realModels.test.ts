@@ -37,7 +37,7 @@ test.each([
   expect(planSavings(sizes).map(({ change }) => change)).toContain('model.quantization=int4');
   expect(totalBytes(planMemory({ ...sizes, weightFormat: 'int8' }))).toBeLessThan(totalBytes(plan));
   checkParser((config.task.options as Partial<PromptOptions>).parser);
-  expect(read(file)).toContain('Not run here');
+  expect(read(file)).toContain('Not run by us');
 });
 
 test('the memory in docs/guides/models.md is what is planned', () => {

@@ -212,14 +212,14 @@ describe('conversations', () => {
     expect(() => conversationIds(json, tokenizer, 'c.json')).toThrow(
       new RegExp(`^c\\.json ${words.replace(/[[\]{}]/g, '\\$&')}`),
     );
-    expect(() => conversationIds(json, tokenizer, 'c.json')).toThrow(/; it must hold a JSON array of conversations, /);
+    expect(() => conversationIds(json, tokenizer, 'c.json')).toThrow(/\. Give a JSON array of conversations, /);
   });
 
   test('one of --tokens and --chat', async () => {
     const both = await webgrpo([...wordsOf(SHIPPED, [[1]]), '--chat', 'c.json']);
-    expect(both.said).toEqual(['Both --tokens and --chat are given; leave one out.']);
+    expect(both.said).toEqual(['Both --tokens and --chat are given. Leave one out.']);
     expect((await webgrpo(['score', '--model', SHIPPED])).said).toEqual([
-      'What should be scored? Give --tokens FILE or --chat FILE.',
+      '--tokens and --chat are missing. Give --tokens FILE or --chat FILE.',
     ]);
   });
 });

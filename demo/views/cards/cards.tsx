@@ -39,7 +39,7 @@ export function Cards() {
           <input type="radio" name="recipe" checked={isHub.value} onChange={() => choose(HUB)} />
           {PICTURES[HUB]()}
           <span class="card-title">Your model</span>
-          <span class="card-text">Any supported model from the Hugging Face Hub.</span>
+          <span class="card-text">Any supported model from the Hugging Face Hub, or a .gguf file.</span>
         </label>
       </fieldset>
       {told && (

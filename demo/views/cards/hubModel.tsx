@@ -1,10 +1,10 @@
-/** The card for a model of the Hugging Face Hub. It is looked up on a click, and downloaded when the run starts. */
+/** The card for a model of the Hugging Face Hub, looked up on a click and downloaded when the run starts; or for a GGUF file. */
 
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { totalBytes } from '../../../src/workers/memoryPlan.ts';
 import { openRecipe } from '../../actions/controller.ts';
-import { type Offered, lookUp } from '../../actions/hubModel.ts';
+import { type Offered, keepFile, lookUp } from '../../actions/hubModel.ts';
 import { hub } from '../../state/address/visit.ts';
 import { memoryInWords } from '../../state/estimate.ts';
 import { DEFAULT_RECIPE } from '../../state/recipes.ts';
@@ -16,18 +16,33 @@ const millions = (n: number): string =>
 /** The form and the result of looking up a model. */
 export function HubModel() {
   const name = useSignal('');
-  const found = useSignal<Offered | 'asking' | { problem: string } | undefined>(undefined);
+  const found = useSignal<Offered | string | { problem: string } | undefined>(undefined);
   const calls = useRef(0);
-  const ask = async (event: Event) => {
-    event.preventDefault();
+  const show = async (wait: string, answered: Promise<Offered>) => {
     const call = ++calls.current;
-    found.value = 'asking';
-    const answer = await lookUp(name.value.trim(), hub).catch((error: Error) => ({ problem: error.message }));
+    found.value = wait;
+    const answer = await answered.catch((error: Error) => ({ problem: error.message }));
     if (call === calls.current) found.value = answer; // ignores the answer for an earlier name
+  };
+  const ask = (event: Event) => {
+    event.preventDefault();
+    void show('Asking the Hub...', lookUp(name.value.trim(), hub));
+  };
+  const take = (files: FileList | null | undefined) => {
+    const [file] = files ?? [];
+    if (file) void show(`Reading ${file.name}...`, keepFile(file));
   };
   const now = found.value;
   return (
-    <form class="hub" onSubmit={(event) => void ask(event)}>
+    <form
+      class="hub"
+      onSubmit={ask}
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        event.preventDefault();
+        take(event.dataTransfer?.files);
+      }}
+    >
       <label for="hub-name">Model name on the Hub</label>
       <div class="hub-row">
         <input
@@ -42,8 +57,19 @@ export function HubModel() {
           Look up
         </button>
       </div>
+      <label class="file">
+        Or choose a .gguf file
+        <input
+          type="file"
+          accept=".gguf"
+          onChange={({ currentTarget: input }) => {
+            take(input.files);
+            input.value = '';
+          }}
+        />
+      </label>
       <div aria-live="polite">
-        {now === 'asking' && <p class="note">Asking the Hub...</p>}
+        {typeof now === 'string' && <p class="note">{now}</p>}
         {typeof now === 'object' && 'problem' in now && <p class="field-problem">{now.problem}</p>}
         {typeof now === 'object' && 'plan' in now && <Found found={now} />}
       </div>
@@ -52,7 +78,7 @@ export function HubModel() {
 }
 
 function Found({ found }: { found: Offered }) {
-  const { name, parameters, bytes, plan, largestBuffer, changes } = found;
+  const { name, parameters, bytes, isKept, plan, largestBuffer, changes } = found;
   const isTaken = useSignal(false);
   const take = async () => {
     await openRecipe(DEFAULT_RECIPE, changes);
@@ -67,7 +93,7 @@ function Found({ found }: { found: Offered }) {
   const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
   const facts = {
     Parameters: millions(parameters),
-    Download: `${inMib(bytes)}, stored in the browser`,
+    [isKept ? 'File' : 'Download']: `${inMib(bytes)}, stored in the browser`,
     'GPU memory': `${inMib(totalBytes(plan))}: ${largest.map((item) => `${item.name} ${inMib(item.bytes)}`).join(', ')} and smaller parts`,
     'This adapter': `largest buffer ${inMib(largestBuffer)}. Browsers do not report the amount of GPU memory.`,
   };
@@ -82,7 +108,7 @@ function Found({ found }: { found: Offered }) {
         ))}
       </dl>
       {isTaken.value ? (
-        <p>{`Settings filled in for ${name}. Start downloads it and trains LoRA adapters on word problems.`}</p>
+        <p>{`Settings filled in for ${name}. Start ${isKept ? 'reads' : 'downloads'} it and trains LoRA adapters on word problems.`}</p>
       ) : (
         <button type="button" onClick={() => void take()}>
           Use this model

@@ -19,7 +19,7 @@ export const evaluate: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    model: { value: 'FOLDER', help: "checkpoint or run folder (default: the config's model.path)" },
+    model: { value: 'PATH', help: "checkpoint or run folder, or .gguf file (default: the config's model.path)" },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
   },
   async run({ positionals, overrides, flags }, io) {

@@ -30,7 +30,7 @@ export const generate: Command = {
   ],
   flags: {
     ...JSON_FLAG,
-    model: { value: 'FOLDER', help: 'checkpoint or run folder' },
+    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     prompt: { value: 'TEXT', help: "the user's message" },
     system: { value: 'TEXT', help: 'a system message before it' },

@@ -16,7 +16,7 @@ export const merge: Command = {
   ],
   flags: {
     ...JSON_FLAG,
-    model: { value: 'FOLDER', help: 'the base, or a LoRA run folder that names its base' },
+    model: { value: 'PATH', help: 'the base (folder or .gguf file), or a LoRA run folder that names its base' },
     adapter: { value: 'FOLDER', help: 'PEFT folder or run folder (default: that of --model)' },
     out: { value: 'FOLDER', help: 'folder of the merged model; must not exist' },
     dtype: SAVE_DTYPE_FLAG,

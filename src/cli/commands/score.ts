@@ -39,7 +39,7 @@ export const score: Command = {
   ],
   flags: {
     ...JSON_FLAG,
-    model: { value: 'FOLDER', help: 'checkpoint or run folder; only --chat needs the tokenizer' },
+    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; only --chat needs the tokenizer' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
     dtype: { ...COMPUTE_DTYPE_FLAG, help: `${COMPUTE_DTYPE_FLAG.help}; says the error against float32` },

@@ -11,7 +11,7 @@ import type { DownloadProgress } from '../../model/checkpoint/download.ts';
 import { fetchModel, isRemote } from '../../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../model/checkpoint/open.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
-import type { CheckpointFiles } from '../../model/checkpoint/sourceFiles.ts';
+import { type CheckpointFiles, isGguf } from '../../model/checkpoint/sourceFiles.ts';
 import { currentIo } from '../process/io.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
@@ -23,7 +23,7 @@ import {
   newestCheckpoint,
   writeCheckpoint,
 } from '../../runs/checkpointFolder.ts';
-import { disk, folderFiles, readBytes, readJsonFile, shippedPath } from '../files.ts';
+import { disk, folderFiles, ggufFile, readBytes, readJsonFile, shippedPath } from '../files.ts';
 
 /** A model and its tokenizer. */
 export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
@@ -32,11 +32,12 @@ export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Opens a checkpoint folder, the newest checkpoint of a run folder, `org/name` or a URL. Throws InputError that names it. */
+/** Opens a checkpoint folder, the newest checkpoint of a run folder, a GGUF file, `org/name` or a URL. Throws InputError that names it. */
 export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
+    if (isGguf(folder)) throw new InputError(`${folder} has no tokenizer. Choose a file that holds a whole model.`);
     throw new InputError(
       `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json. Copy them into its folder.`,
     );
@@ -56,11 +57,12 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
 }
 
 /**
- * Returns the files of a folder, or downloads those of an address into the cache. A missing folder next to existing ones is not treated as
+ * Returns the files of a folder or a GGUF file, or downloads those of an address into the cache. A missing folder next to existing ones is not treated as
  * an address.
  */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
   const path = shippedPath(given);
+  if (isGguf(path) && !path.startsWith('http')) return { folder: path, files: ggufFile(path) };
   const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
   if (!isFolder && isRemote(path)) {
     const options = {
@@ -93,6 +95,7 @@ function showProgress(): (progress: DownloadProgress) => void {
 
 /** Adds the folder to an error. Readers of files do not know their folder. */
 function inFolder(error: unknown, folder: string): unknown {
+  if (isGguf(folder)) return error; // which names the file
   const isBadFile = error instanceof RangeError || error instanceof InputError;
   return isBadFile ? new InputError(`${folder}: ${error.message}`) : error;
 }

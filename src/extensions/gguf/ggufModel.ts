@@ -7,6 +7,15 @@ import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { elementCount, parameterSpecs } from '../../model/params.ts';
 import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
+import {
+  LAYER_NAMES,
+  NAMES,
+  ROPE_FACTORS,
+  SPLITTINGS,
+  TOKEN_TYPES,
+  TOKENIZER_JSON,
+} from '../../model/checkpoint/gguf/names.ts';
+import { ropeFactors } from '../../model/checkpoint/gguf/rope.ts';
 import { type GgufTensor, type GgufType, type GgufValue, Q8_BLOCK, writeGguf } from './gguf.ts';
 
 /** llama.cpp's SmolLM3 skips RoPE in every fourth layer. A model with RoPE in all layers is therefore exported as Llama. */
@@ -16,26 +25,6 @@ const ARCHITECTURES = {
   Qwen2ForCausalLM: 'qwen2',
   Qwen3ForCausalLM: 'qwen3',
 } as const;
-
-/** Names of a layer's tensors, without the prefix `blk.N.`. */
-const LAYER_NAMES: Record<string, string> = {
-  'self_attn.q_proj': 'attn_q',
-  'self_attn.k_proj': 'attn_k',
-  'self_attn.v_proj': 'attn_v',
-  'self_attn.o_proj': 'attn_output',
-  'self_attn.q_norm': 'attn_q_norm',
-  'self_attn.k_norm': 'attn_k_norm',
-  'mlp.gate_proj': 'ffn_gate',
-  'mlp.up_proj': 'ffn_up',
-  'mlp.down_proj': 'ffn_down',
-  input_layernorm: 'attn_norm',
-  post_attention_layernorm: 'ffn_norm',
-};
-const NAMES: Record<string, string> = {
-  'model.embed_tokens.weight': 'token_embd.weight',
-  'model.norm.weight': 'output_norm.weight',
-  'lm_head.weight': 'output.weight',
-};
 
 /** llama.cpp's ids of file types. */
 const FILE_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 7 };
@@ -107,7 +96,7 @@ function tensorsOf({ config, weights }: CheckpointWithTokenizer, type: GgufType)
     };
   });
   const factors = ropeFactors(config);
-  if (factors) tensors.push({ name: 'rope_freqs.weight', shape: [factors.length], type: 'F32', data: factors });
+  if (factors) tensors.push({ name: ROPE_FACTORS, shape: [factors.length], type: 'F32', data: factors });
   return tensors;
 }
 
@@ -138,27 +127,11 @@ function interleaved(data: Float32Array, heads: number, headDim: number): Float3
   return out;
 }
 
-/** Returns the divisor of each frequency in Llama 3's RoPE scaling; undefined if the model has no scaling. */
-function ropeFactors({ ropeScaling, ropeTheta, headDim }: ModelConfig): Float32Array | undefined {
-  if (ropeScaling?.ropeType !== 'llama3') return undefined;
-  const { factor, lowFreqFactor = 1, highFreqFactor = 4, originalMaxPositionEmbeddings = 8192 } = ropeScaling;
-  return Float32Array.from({ length: headDim / 2 }, (_, i) => {
-    const wavelength = 2 * Math.PI * ropeTheta ** ((2 * i) / headDim);
-    const turns = originalMaxPositionEmbeddings / wavelength;
-    if (turns > highFreqFactor) return 1;
-    if (turns < lowFreqFactor) return factor;
-    const smooth = (turns - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
-    return 1 / ((1 - smooth) / factor + smooth);
-  });
-}
-
 interface AddedToken {
   id: number;
   content: string;
   special?: boolean;
 }
-
-const [NORMAL, CONTROL, USER_DEFINED, UNUSED] = [1, 3, 4, 5];
 
 function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: CheckpointWithTokenizer) {
   const { model, added_tokens: added = [] } = tokenizerJson as {
@@ -169,10 +142,11 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
   if (!model?.vocab || !model.merges || splitting === undefined)
     throw new InputError('GGUF is written of byte-level BPE tokenizers only, which this model does not have.');
   const tokens = Array.from({ length: config.vocabSize }, (_, id) => `[PAD${id}]`);
-  const types = new Array<number>(config.vocabSize).fill(UNUSED);
+  const types = new Array<number>(config.vocabSize).fill(TOKEN_TYPES.unused);
   const set = (id: number, token: string, type: number) => ([tokens[id], types[id]] = [token, type]);
-  for (const [token, id] of Object.entries(model.vocab)) set(id, token, NORMAL);
-  for (const { id, content, special = false } of added) set(id, content, special ? CONTROL : USER_DEFINED);
+  for (const [token, id] of Object.entries(model.vocab)) set(id, token, TOKEN_TYPES.normal);
+  for (const { id, content, special = false } of added)
+    set(id, content, special ? TOKEN_TYPES.control : TOKEN_TYPES.userDefined);
   const idOf = (key: string): number | undefined => {
     const named = tokenizerConfigJson[key] as string | { content: string } | null | undefined;
     const id = tokens.indexOf((typeof named === 'object' ? named?.content : named) ?? '');
@@ -200,6 +174,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     ...moreEnds,
     ['tokenizer.ggml.add_bos_token', addBos === true],
     ...templateMetadata(tokenizerConfigJson['chat_template']),
+    ...(splitting.isKnown ? [] : [[TOKENIZER_JSON, JSON.stringify(tokenizerJson)] satisfies [string, GgufValue]]),
   ];
   return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
 }
@@ -219,13 +194,8 @@ const UNKNOWN_SPLITTING =
   'the tokenizer splits text by a rule of its own, which llama.cpp does not have; it will use that of GPT-2, and may cut words into ' +
   'other tokens than the model was trained on. Prompts given as token ids are exact.';
 
-/** llama.cpp selects rules for splitting text by name. These are the regexes of the model families here. */
-const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|";
-const REST = '| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
-const SPLITTINGS: Record<string, string> = {
-  [`${CONTRACTIONS}\\p{N}{1,3}${REST}`]: 'llama-bpe',
-  [`${CONTRACTIONS}\\p{N}${REST}`]: 'qwen2',
-};
+/** llama.cpp selects rules for splitting text by name. */
+const KNOWN_SPLITTINGS = new Map(Object.entries(SPLITTINGS).map(([name, regex]) => [regex, name]));
 
 interface PreTokenizer {
   type: string;
@@ -244,6 +214,6 @@ function preTokenizer(json: unknown): { name: string; isKnown: boolean } | undef
   const [first] = steps;
   if (first.type === 'Digits' && first.individual_digits === true) return { name: 'smollm', isKnown: true };
   if (first === bytes && bytes.use_regex !== false) return { name: 'gpt-2', isKnown: true };
-  const known = SPLITTINGS[first.pattern?.Regex ?? ''];
+  const known = KNOWN_SPLITTINGS.get(first.pattern?.Regex ?? '');
   return known === undefined ? { name: 'gpt-2', isKnown: false } : { name: known, isKnown: true };
 }

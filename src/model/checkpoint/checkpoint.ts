@@ -48,7 +48,7 @@ export function withTokenizer<T extends TokenizerJson>(
  * fit the config.
  */
 export async function loadCheckpoint(source: CheckpointSource): Promise<ModelCheckpoint> {
-  const { weights, ...rest } = await openCheckpoint(filesOf(source));
+  const { weights, packed: _, ...rest } = await openCheckpoint(filesOf(source));
   return { ...rest, weights: await collectWeights(weights) };
 }
 

@@ -6,6 +6,7 @@
 import { parseModelConfig } from '../config.ts';
 import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
+import type { PackedFormat } from '../../gpu/packedFormat.ts';
 import { InputError } from '../../errors.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
@@ -16,6 +17,7 @@ import {
   readSourceFiles,
   readStoredJson,
   type SourceFiles,
+  type StoredTensor,
   tokenizerIn,
   type TokenizerJson,
   withGenerationConfig,
@@ -30,6 +32,8 @@ export interface WeightPiece {
   /** Index of the piece's first element in the tensor, a multiple of the row length. */
   first: number;
   data: Float32Array;
+  /** The same values as the file packs them, read when asked for; see `OpenCheckpoint.packed`. */
+  words?: () => Promise<Uint32Array>;
 }
 
 /** Weights that are read on request, in the order of `parameterSpecs`; can be read more than once. */
@@ -40,6 +44,8 @@ export interface WeightSource {
 export interface OpenCheckpoint extends TokenizerJson {
   config: ModelConfig;
   weights: WeightSource;
+  /** Tensors by name that the file holds in a format of the device: its pieces have `words`. Absent = none. */
+  packed?: Readonly<Record<string, PackedFormat>>;
   /** Text files of the checkpoint, unchanged. Saving the model copies what training does not change. */
   sourceFiles: SourceFiles;
 }
@@ -53,8 +59,7 @@ const INDEX = 'model.safetensors.index.json';
 /** Buffers in old Llama checkpoints; they follow from the config. */
 const DERIVED = /\.rotary_emb\.inv_freq$/;
 
-/** A tensor and the file that contains it. */
-type Located = SafetensorsEntry & { file: string };
+type Tensors = ReadonlyMap<string, StoredTensor>;
 type Shapes = ReadonlyMap<string, { shape: number[] }>;
 
 /**
@@ -62,6 +67,7 @@ type Shapes = ReadonlyMap<string, { shape: number[] }>;
  * fit the config.
  */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
+  if (files.gguf !== undefined) return openGguf(files, files.gguf);
   const sourceFiles = new Map([...(await readSourceFiles(files)), ...(await readOtherFiles(files))]);
   const configJson = jsonIn(sourceFiles, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json. Give a folder in Hugging Face format.');
@@ -72,9 +78,24 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   checkShapes(config, tensors, file);
   return {
     config,
-    weights: { pieces: () => readPieces(files, config, tensors) },
+    weights: { pieces: () => readPieces(config, tensors) },
     ...tokenizer,
     sourceFiles,
+  };
+}
+
+/** The same parts of one GGUF file. Saved again, it is a folder that has no text files to keep. */
+async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
+  const { readGguf } = await import('./gguf/model.ts'); // few models are
+  const { config, tensors, tokenizer } = await readGguf(files, name);
+  checkShapes(config, tensors, name);
+  const formats = [...tensors].flatMap(([key, { packed }]) => (packed ? [[key, packed.format] as const] : []));
+  return {
+    config,
+    weights: { pieces: () => readPieces(config, tensors) },
+    ...(formats.length > 0 && { packed: Object.fromEntries(formats) }),
+    ...tokenizer,
+    sourceFiles: new Map(),
   };
 }
 
@@ -134,11 +155,7 @@ function differentHead(file: string): InputError {
   );
 }
 
-async function* readPieces(
-  files: CheckpointFiles,
-  config: ModelConfig,
-  tensors: ReadonlyMap<string, Located>,
-): AsyncIterable<WeightPiece> {
+async function* readPieces(config: ModelConfig, tensors: Tensors): AsyncIterable<WeightPiece> {
   const storedHead = config.tieWordEmbeddings ? tensors.get('lm_head.weight') : undefined;
   for (const { name, shape } of parameterSpecs(config)) {
     const entry = tensors.get(name)!;
@@ -147,24 +164,31 @@ async function* readPieces(
     const step = Math.max(1, Math.floor(PIECE_BYTES / 4 / row)) * row;
     for (let first = 0; first < total; first += step) {
       const count = Math.min(step, total - first);
-      const data = await readElements(files, entry, first, count);
+      const data = await entry.read(first, count);
       checkFinite(name, data, entry.file, first);
       if (storedHead && name === 'model.embed_tokens.weight') {
-        const twin = await readElements(files, storedHead, first, count);
+        const twin = await storedHead.read(first, count);
         if (twin.some((value, i) => value !== data[i])) throw differentHead(storedHead.file);
       }
-      yield { name, shape, first, data };
+      const { packed } = entry;
+      yield { name, shape, first, data, ...(packed && { words: () => packed.read(first, count) }) };
     }
   }
 }
 
-async function readElements(files: CheckpointFiles, entry: Located, first: number, count: number) {
+async function readElements(
+  files: CheckpointFiles,
+  file: string,
+  entry: SafetensorsEntry,
+  first: number,
+  count: number,
+) {
   const width = entry.dtype === 'F32' ? 4 : 2;
   const begin = entry.begin + first * width;
-  const bytes = await files.read(entry.file, begin, begin + count * width);
+  const bytes = await files.read(file, begin, begin + count * width);
   if (bytes.length === count * width) return decodeTensor(entry.dtype, bytes);
   throw new InputError(
-    `${entry.file}: ${count * width} bytes of "${entry.name}" were requested, but ${bytes.length} arrived. The file was ` +
+    `${file}: ${count * width} bytes of "${entry.name}" were requested, but ${bytes.length} arrived. The file was ` +
       `truncated while it was read.`,
   );
 }
@@ -172,26 +196,26 @@ async function readElements(files: CheckpointFiles, entry: Located, first: numbe
 /**
  * Locates the tensors of one safetensors file, or of the shards in an index. Errors about the complete set name `file`.
  */
-async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Map<string, Located>; file: string }> {
+async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Tensors; file: string }> {
   const whole = await readHeader(files, WEIGHTS);
-  if (whole) return { tensors: new Map(whole.map((entry) => [entry.name, entry])), file: WEIGHTS };
+  if (whole) return { tensors: new Map(whole), file: WEIGHTS };
   const index = await readStoredJson(files, INDEX);
   if (!index) throw new InputError(`The checkpoint has neither ${WEIGHTS} nor ${INDEX}. Convert it to safetensors.`);
   return { tensors: await locateInShards(files, weightMapOf(index)), file: INDEX };
 }
 
-async function locateInShards(files: CheckpointFiles, weightMap: Map<string, string>): Promise<Map<string, Located>> {
-  const tensors = new Map<string, Located>();
+async function locateInShards(files: CheckpointFiles, weightMap: Map<string, string>): Promise<Tensors> {
+  const tensors = new Map<string, StoredTensor>();
   for (const shard of new Set(weightMap.values())) {
     const entries = await readHeader(files, shard);
     if (!entries) throw new InputError(`The checkpoint has no ${shard}, which ${INDEX} names. Download it again.`);
-    for (const entry of entries) {
-      const home = weightMap.get(entry.name);
+    for (const [name, tensor] of entries) {
+      const home = weightMap.get(name);
       if (home !== shard) {
         const places = home === undefined ? 'does not name' : `places in ${home}`;
-        throw new InputError(`${shard} holds the tensor "${entry.name}", which ${INDEX} ${places}.`);
+        throw new InputError(`${shard} holds the tensor "${name}", which ${INDEX} ${places}.`);
       }
-      tensors.set(entry.name, entry);
+      tensors.set(name, tensor);
     }
   }
   for (const [name, shard] of weightMap) {
@@ -201,13 +225,16 @@ async function locateInShards(files: CheckpointFiles, weightMap: Map<string, str
 }
 
 /** Reads only the header, which has the position of every tensor. */
-async function readHeader(files: CheckpointFiles, file: string): Promise<Located[] | undefined> {
+async function readHeader(files: CheckpointFiles, file: string): Promise<[name: string, StoredTensor][] | undefined> {
   const size = await files.size(file);
   if (size === undefined) return undefined;
   const start = await files.read(file, 0, Math.min(8, size));
   const length = safetensorsHeaderBytes(start, size, file);
   const { entries } = readSafetensorsHeader(await files.read(file, 0, length), size, file);
-  return entries.map((entry) => ({ ...entry, file }));
+  return entries.map((entry) => {
+    const read = (first: number, count: number) => readElements(files, file, entry, first, count);
+    return [entry.name, { shape: entry.shape, file, read }];
+  });
 }
 
 /** A safetensors file in the same folder: not a path, and not a device name of Windows. */

@@ -3,6 +3,7 @@
  */
 
 import { InputError } from '../../errors.ts';
+import type { PackedFormat } from '../../gpu/packedFormat.ts';
 import { type ModelConfig, modelConfigToJson, parseModelConfig, readEosTokenIds } from '../config.ts';
 
 type Json = Record<string, unknown>;
@@ -15,6 +16,22 @@ export interface CheckpointFiles {
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
   /** Names in the folder, in no order. Absent if it cannot be listed. */
   names?(): Promise<string[]>;
+  /** Name of the GGUF file that holds everything. Absent: a folder in Hugging Face format. */
+  gguf?: string;
+}
+
+/** True if a path or an address names a GGUF file. */
+export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
+
+/** A tensor of a checkpoint that is read in parts. */
+export interface StoredTensor {
+  shape: number[];
+  /** File that it lies in. */
+  file: string;
+  /** Elements first..first + count, whole rows, as float32. Throws InputError. */
+  read(first: number, count: number): Promise<Float32Array>;
+  /** The same elements in a format of the device, bit for bit; absent if they are stored in none. */
+  packed?: { format: PackedFormat; read(first: number, count: number): Promise<Uint32Array> };
 }
 
 /** Unchanged bytes of a checkpoint's text files by name. */

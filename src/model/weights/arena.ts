@@ -12,7 +12,7 @@ import { asHalves, type View } from '../../gpu/view.ts';
 import type { WeightSource } from '../checkpoint/open.ts';
 import type { TensorMap } from '../engine.ts';
 import { Float32Scratch } from './float32Scratch.ts';
-import { type ArenaPlan, type Block, blockBytes, largestPacked, loadingRoom } from './plan.ts';
+import { type ArenaPlan, type Block, blockBytes, isTable, largestPacked, loadingRoom } from './plan.ts';
 import { exportTensors, importFrom, importTensors } from './transfer.ts';
 
 /** Operations on packed blocks; loaded only if there are some. */
@@ -95,7 +95,10 @@ export class Arena {
    * if possible.
    */
   product(args: MatmulArgs, transposed = false): void {
-    if (args.b.packed && this.packing?.product) return this.packing.product(this.gpu, { ...args, transposed });
+    if (args.b.packed && this.packing?.product) {
+      const { turned = false } = args.b.packed;
+      return this.packing.product(this.gpu, { ...args, transposed: transposed !== turned });
+    }
     const b = this.float32(args.b);
     (transposed ? matmulNt : matmulNn)(this.gpu, b === args.b ? args : { ...args, b });
   }
@@ -138,9 +141,10 @@ export class Arena {
     this.scratch.free();
   }
 
-  #viewOf({ buffer, offset, size, format }: Block): View {
+  #viewOf({ buffer, offset, size, format, isStored = false, parts }: Block): View {
     const view = this.gpu.slice(this.buffers[buffer], offset, blockBytes({ size, format }));
     if (format === 'half') return asHalves(view);
-    return format ? { ...view, packed: { format, elements: size } } : view;
+    const turned = isStored && !isTable(parts[0].name);
+    return format ? { ...view, packed: { format, elements: size, ...(turned && { turned }) } } : view;
   }
 }

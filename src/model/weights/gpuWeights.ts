@@ -13,7 +13,7 @@ import type { RowChunk } from '../../gpu/ops/embed.ts';
 import type { View } from '../../gpu/view.ts';
 import type { ModelConfig } from '../config.ts';
 import { Arena, type Packing } from './arena.ts';
-import { halfCopy, type Kept, planBlocks } from './plan.ts';
+import { halfCopy, type Kept, planBlocks, type StoredFormats } from './plan.ts';
 
 interface LayerViews {
   /** [C] */ attnNorm: View;
@@ -48,9 +48,17 @@ export class GpuWeights extends Arena {
   /** Copy of the matrices that passes read. Undefined if passes read the weights themselves. */
   readonly #copy: { arena: Arena; labels: string[] } | undefined;
 
-  /** @param packing required if `form` is a packed one */
-  constructor(gpu: Gpu, config: ModelConfig, label: string, form: MatrixForm = 'trained', packing?: Packing) {
-    const plan = planBlocks(config, gpu.maxArenaBytes, form === 'trained' || form === 'trainedHalf' ? undefined : form);
+  /** @param packing required if `form` is a packed one, or if there are `stored` formats */
+  constructor(
+    gpu: Gpu,
+    config: ModelConfig,
+    label: string,
+    form: MatrixForm = 'trained',
+    packing?: Packing,
+    stored?: StoredFormats,
+  ) {
+    const kept = form === 'trained' || form === 'trainedHalf' ? undefined : form;
+    const plan = planBlocks(config, gpu.maxArenaBytes, kept, stored);
     super(gpu, plan, label, packing);
     if (form === 'trainedHalf') {
       const halves = halfCopy(plan, gpu.maxArenaBytes);

@@ -26,11 +26,13 @@ export async function loadModel(
   weights: Weights,
   options: Omit<ModelOptions, 'packing'> = {},
 ): Promise<LlamaModel> {
-  const format = PACKED_FORMATS.find((known) => known === options.form);
-  const packing = format && (await loadPacking(config));
-  const model = createModel(gpu, config, maxPositions, { ...options, packing });
+  const stored = weights instanceof Map ? undefined : options.stored; // values in memory are as their file has them no more
+  const used = new Set<string | undefined>([options.form, ...Object.values(stored ?? {})]);
+  const formats = PACKED_FORMATS.filter((known) => used.has(known));
+  const packing = formats.length > 0 ? await loadPacking(config) : undefined;
+  const model = createModel(gpu, config, maxPositions, { ...options, stored, packing });
   try {
-    const kernels = format && packing?.prepare?.(gpu, format);
+    const kernels = Promise.all(formats.map(async (format) => packing?.prepare?.(gpu, format)));
     if (weights instanceof Map) model.weights.importTensors(weights);
     else await Promise.all([model.weights.importFrom(weights), kernels]);
     await kernels;

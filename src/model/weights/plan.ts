@@ -37,6 +37,8 @@ export interface Block {
   parts: TensorPart[];
   /** Undefined = float32. */
   format?: Kept | undefined;
+  /** Packed by the file that it is from, and a matrix of a layer then lies as [out, in]. */
+  isStored?: boolean;
 }
 
 /** Bytes of a block in its buffer. */
@@ -114,6 +116,9 @@ export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
     return Math.max(most, format === 'half' && !parts[0].transposed ? Math.min(size, CAST_PIECE) : size);
   }, 0);
 
+/** True for the embedding and the head, which lie as [V, C] in every form. */
+export const isTable = (name: string): boolean => !name.startsWith('model.layers.');
+
 const isMatrix = ([{ shape }]: TensorPart[]): boolean => shape.length === 2;
 
 /**
@@ -124,12 +129,39 @@ export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, 
   return [V, F, H * D, (H + 2 * K) * D].every((side) => fitsPackedProduct(side, C));
 }
 
+/** Formats of tensors by their HF names; see `OpenCheckpoint.packed`. */
+export type StoredFormats = Readonly<Record<string, PackedFormat>>;
+
+/** The format that a file holds all parts of a matrix in; undefined without one. */
+function storedFormat(parts: readonly TensorPart[], stored: StoredFormats): PackedFormat | undefined {
+  const [format, ...others] = new Set(parts.map(({ name }) => stored[name]));
+  return others.length === 0 ? format : undefined;
+}
+
+/** The parts one below the other, as files have them. */
+function inRows(parts: readonly TensorPart[]): TensorPart[] {
+  let column = 0;
+  return parts.map((part) => {
+    const placed = { ...part, transposed: false, column };
+    column += part.shape[0] * part.shape[1];
+    return placed;
+  });
+}
+
 /** Chunks of a [V, C] table on a device that can bind `maxBytes`. */
 const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
   rowChunks(vocabSize, hiddenSize, isPacked(format) ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
 
-/** Plans the blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given. */
-export function planBlocks(config: ModelConfig, maxBytes = Infinity, format?: Kept): ArenaPlan {
+/**
+ * Plans the blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given.
+ * @param stored tensors that a file holds in a format of the device: a matrix all of whose parts are is kept so, as it lies there
+ */
+export function planBlocks(
+  config: ModelConfig,
+  maxBytes = Infinity,
+  format?: Kept,
+  stored: StoredFormats = {},
+): ArenaPlan {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
   const shapes = new Map(parameterSpecs(config).map((s) => [s.name, s.shape]));
@@ -141,14 +173,18 @@ export function planBlocks(config: ModelConfig, maxBytes = Infinity, format?: Ke
       column,
     }));
     const size = named.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
-    blocks.push({ label, size, width, parts: named, ...(isMatrix(named) && { format }) });
+    const own = storedFormat(named, stored);
+    if (own) blocks.push({ label, size, width: named[0].shape[1], parts: inRows(named), format: own, isStored: true });
+    else blocks.push({ label, size, width, parts: named, ...(isMatrix(named) && { format }) });
   };
   const addTable = (label: string, name: string) => {
     const part = { name, shape: shapes.get(name)!, transposed: false, column: 0 };
-    const chunks = tableChunks(config, maxBytes, format);
+    const own = storedFormat([part], stored);
+    const chunks = tableChunks(config, maxBytes, own ?? format);
     if (chunks.length === 1) return add(label, C, [[name]]);
+    const kept = own ? { format: own, isStored: true } : { format };
     chunks.forEach((rows, i) =>
-      blocks.push({ label: `${label}.${i}`, size: rows.count * C, width: C, parts: [{ ...part, rows }], format }),
+      blocks.push({ label: `${label}.${i}`, size: rows.count * C, width: C, parts: [{ ...part, rows }], ...kept }),
     );
   };
   addTable('embed', 'model.embed_tokens.weight');

@@ -6,6 +6,7 @@
 import type { Gpu } from '../../gpu/device.ts';
 import { cast } from '../../gpu/ops/cast.ts';
 import type { pack } from '../../gpu/ops/pack.ts';
+import { PACKED_BLOCK, packedBytes, type PackedFormat } from '../../gpu/packedFormat.ts';
 import type { View } from '../../gpu/view.ts';
 import { InputError } from '../../errors.ts';
 import type { WeightPiece, WeightSource } from '../checkpoint/open.ts';
@@ -50,7 +51,7 @@ export async function importFrom(arena: Blocks, source: WeightSource): Promise<v
   const writer = new BlockWriter(arena);
   let pending = 0;
   for await (const piece of source.pieces()) {
-    writer.writePiece(piece);
+    await writer.writePiece(piece);
     // A device holds a copy of written data until the write has run.
     if ((pending += piece.data.byteLength) < PENDING_BYTES) continue;
     await arena.gpu.idle();
@@ -100,15 +101,31 @@ class BlockWriter {
     this.#arena.gpu.write(view, values, start);
   }
 
-  writePiece(piece: WeightPiece): void {
+  async writePiece(piece: WeightPiece): Promise<void> {
     const homes = this.#arena.blocks.flatMap((block) =>
       block.parts.flatMap((part) => (part.name === piece.name ? [{ block, part }] : [])),
     );
     if (homes.length === 0) throw new InputError(`The model has no tensor "${piece.name}".`);
+    const words = homes.some(({ block }) => block.isStored) ? await piece.words?.() : undefined;
     for (const { block, part } of homes) {
       const rows = part.rows ? pieceWithin(piece, part) : piece;
-      if (rows.data.length > 0) this.#writePart(block, part, rows);
+      if (rows.data.length === 0) continue;
+      if (words && block.isStored)
+        this.#writeWords(block, part, rows, { words, first: rows.data.byteOffset - piece.data.byteOffset });
+      else this.#writePart(block, part, rows);
     }
+  }
+
+  /** Writes what a file has packed already; `first` is where the rows begin in the words, in bytes of float32. */
+  #writeWords(block: Block, part: TensorPart, rows: WeightPiece, packed: { words: Uint32Array; first: number }): void {
+    const words = packedBytes(block.format as PackedFormat, PACKED_BLOCK) / 4;
+    const [from, blocks] = [packed.first / 4 / PACKED_BLOCK, rows.data.length / PACKED_BLOCK];
+    const at = ((part.column + rows.first) / PACKED_BLOCK) * words;
+    this.#arena.gpu.write(
+      this.#arena.view(block.label),
+      packed.words.subarray(from * words, (from + blocks) * words),
+      at,
+    );
   }
 
   /** Converts the collected block. */

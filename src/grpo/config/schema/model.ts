@@ -8,7 +8,7 @@ import { choice, count, flag, names, number, text, part, positive, requiredText 
 
 export const model = part({
   path: requiredText({
-    why: 'Hugging Face checkpoint: a folder, org/name (@revision) or the URL of a folder. Or a YAML of webgrpo sft, which runs first.',
+    why: 'Hugging Face checkpoint: a folder, org/name (@revision) or the URL of a folder. Or a .gguf file, or a YAML of webgrpo sft, which runs first.',
     verl: '=',
     trl: 'model_name_or_path',
   }),

@@ -1,0 +1,363 @@
+/** GGUF files that are read: each type against Python's `gguf`, a model as it was written, and 600 damaged files. */
+
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { InputError } from '../../src/errors.ts';
+import { ggufModel, type GgufType } from '../../src/extensions/gguf/index.ts';
+import { writeGguf, type GgufValue } from '../../src/extensions/gguf/gguf.ts';
+import { type CheckpointWithTokenizer, collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { READ_TYPES, unpackBlocks } from '../../src/model/checkpoint/gguf/blocks.ts';
+import { readGgufHeader } from '../../src/model/checkpoint/gguf/header.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
+import type { ModelConfig } from '../../src/model/config.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { initWeights, parameterSpecs } from '../../src/model/params.ts';
+import { mulberry32 } from '../../src/model/random.ts';
+import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { byteAlphabet } from '../../src/model/tokenizer/trainBpe.ts';
+import { readCheckpoint } from '../../src/node.ts';
+import { TINY_CONFIG } from '../tinyConfig.ts';
+
+const BASE: ModelConfig = {
+  ...TINY_CONFIG,
+  vocabSize: 264,
+  hiddenSize: 32,
+  intermediateSize: 64,
+  headDim: 16,
+  ropeTheta: 10000,
+  eosTokenIds: [259],
+};
+const MODELS: Record<string, ModelConfig> = {
+  llama: BASE,
+  'llama with biases and a head': { ...BASE, tieWordEmbeddings: false, qkvBias: true, oBias: true, mlpBias: true },
+  'llama 3 scaling': {
+    ...BASE,
+    ropeScaling: {
+      ropeType: 'llama3',
+      factor: 8,
+      lowFreqFactor: 1,
+      highFreqFactor: 4,
+      originalMaxPositionEmbeddings: 96,
+    },
+  },
+  'linear scaling': { ...BASE, ropeScaling: { ropeType: 'linear', factor: 4 } },
+  qwen2: { ...BASE, architecture: 'Qwen2ForCausalLM', qkvBias: true },
+  qwen3: { ...BASE, architecture: 'Qwen3ForCausalLM', qkNorm: true, tieWordEmbeddings: false },
+};
+
+const added = (id: number, content: string, special: boolean) => ({
+  id,
+  content,
+  single_word: false,
+  lstrip: false,
+  rstrip: false,
+  normalized: false,
+  special,
+});
+const SPECIAL = [added(258, '<|start|>', true), added(259, '<|end|>', true), added(260, '<call>', false)];
+const VOCAB = [...byteAlphabet(), 'ab', '\u0120ab', ...SPECIAL.map(({ content }) => content)];
+const BYTE_LEVEL = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true };
+const TOKENIZER = {
+  version: '1.0',
+  added_tokens: SPECIAL,
+  normalizer: null,
+  pre_tokenizer: { type: 'Sequence', pretokenizers: [{ type: 'Digits', individual_digits: true }, BYTE_LEVEL] },
+  post_processor: null,
+  decoder: BYTE_LEVEL,
+  model: {
+    type: 'BPE',
+    vocab: Object.fromEntries(VOCAB.map((token, id) => [token, id])),
+    merges: ['a b', '\u0120 ab'],
+  },
+};
+const TEMPLATE =
+  "{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
+const TOKENIZER_CONFIG = { bos_token: '<|start|>', eos_token: '<|end|>', chat_template: TEMPLATE };
+
+function modelOf(config: ModelConfig): CheckpointWithTokenizer {
+  const weights = initWeights(config, 3);
+  for (const [name, { data }] of weights) if (name.endsWith('.bias')) data.forEach((_, i) => (data[i] = Math.sin(i)));
+  return { config, weights, tokenizerJson: TOKENIZER, tokenizerConfigJson: TOKENIZER_CONFIG };
+}
+
+const fileOf = (config: ModelConfig, type: GgufType) => ggufModel({ name: 'tiny', type }, modelOf(config)).bytes;
+
+/** A file in memory that fails a test where it is asked for bytes that it does not have. */
+const filesOf = (bytes: Uint8Array) => ({
+  gguf: 'm.gguf',
+  size: async (name: string) => (name === 'm.gguf' ? bytes.length : undefined),
+  async read(_: string, begin: number, end: number) {
+    if (!(begin >= 0 && begin <= end && end <= bytes.length))
+      throw new Error(`bytes ${begin} to ${end} were asked for`);
+    return bytes.slice(begin, end);
+  },
+});
+
+async function loaded(bytes: Uint8Array) {
+  const { weights, packed: _, ...model } = await openCheckpoint(filesOf(bytes));
+  return { ...model, weights: await collectWeights(weights) };
+}
+
+describe('types', () => {
+  const bytes = new Uint8Array(readFileSync('test/fixtures/gguf/types.gguf'));
+
+  test.each(READ_TYPES)("%s has the values of Python's gguf", async (type) => {
+    const { tensors } = await readGgufHeader({
+      name: 'types',
+      size: bytes.length,
+      read: filesOf(bytes).read.bind(0, ''),
+    });
+    const dataOf = (name: string) => {
+      const { begin, bytes: length, type: its } = tensors.find((tensor) => tensor.name === name)!;
+      return unpackBlocks(its, bytes.subarray(begin, begin + length));
+    };
+    const found = dataOf(type);
+    expect(found.length).toBe(256);
+    expect(new Set(found).size).toBeGreaterThan(10);
+    expect(found).toEqual(dataOf(`${type}.float32`));
+  });
+});
+
+describe('a model that was written as GGUF', () => {
+  test.each(Object.entries(MODELS))('%s: config, weights and tokens are the same', async (_, config) => {
+    const model = modelOf(config);
+    const found = await loaded(fileOf(config, 'F32'));
+    expect({ ...found.config, initializerRange: config.initializerRange }).toEqual(config);
+    expect(found.weights).toEqual(model.weights);
+    const [ours, theirs] = [modelTokenizer(model), modelTokenizer(found as CheckpointWithTokenizer)];
+    for (const text of ['ab 12ab', "it's  a\n\ttest 345", '<|end|>x<call>', '\u00e9\u4e2d']) {
+      expect(theirs.encode(text)).toEqual(ours.encode(text));
+      expect(theirs.decode(theirs.encode(text))).toBe(text);
+    }
+    const chat = [{ role: 'user', content: 'ab' }];
+    expect(theirs.encodeChat(chat)).toEqual(ours.encodeChat(chat));
+    expect([theirs.eosTokenIds, theirs.padTokenId]).toEqual([ours.eosTokenIds, ours.padTokenId]);
+  });
+
+  test('pieces of a turned matrix are those of the whole', async () => {
+    // A piece has 8 rows, so that heads of 6 rows are cut.
+    const config = { ...BASE, hiddenSize: 2 ** 18, headDim: 6, intermediateSize: 1, vocabSize: 1, numHiddenLayers: 1 };
+    const weights: TensorMap = new Map(
+      parameterSpecs(config).map(({ name, shape }) => {
+        const data = new Float32Array(shape.reduce((a, b) => a * b, 1));
+        data.forEach((_x, i) => (data[i] = (Math.floor(i / (shape[1] ?? 1)) % 100) + 1));
+        return [name, { shape, data }];
+      }),
+    );
+    const { eosTokenIds: _, ...sizes } = config;
+    const tokenizerJson = { ...TOKENIZER, added_tokens: [], model: { vocab: { a: 0 }, merges: [] } };
+    const { bytes } = ggufModel(
+      { name: '', type: 'F16' },
+      { config: sizes, weights, tokenizerJson, tokenizerConfigJson: {} },
+    );
+    const found = await loaded(bytes);
+    for (const name of ['q', 'k', 'v']) {
+      const key = `model.layers.0.self_attn.${name}_proj.weight`;
+      expect(found.weights.get(key)!.data.every((x, i) => x === weights.get(key)!.data[i])).toBe(true);
+    }
+  });
+
+  test('Q8_0 is saved as a folder in Hugging Face format, and opened again', async () => {
+    const found = await loaded(fileOf(BASE, 'Q8_0'));
+    const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-gguf-')), 'tiny.gguf');
+    writeFileSync(path, fileOf(BASE, 'Q8_0'));
+    expect(await readCheckpoint(path)).toEqual(found);
+    const files = saveCheckpoint(found);
+    expect([...files.keys()]).toEqual(['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json']);
+    const again = await openCheckpoint({
+      size: async (name) => files.get(name)?.length,
+      read: async (name, begin, end) => files.get(name)!.slice(begin, end),
+    });
+    expect({ ...again, sourceFiles: new Map(), weights: await collectWeights(again.weights) }).toEqual(found);
+  });
+
+  test('a rule of splitting that llama.cpp does not have is kept', async () => {
+    const found = await readCheckpoint('checkpoints/gsm8k-tool');
+    const again = await loaded(ggufModel({ name: '', type: 'F32' }, found).bytes);
+    expect(again.tokenizerJson).toEqual(found.tokenizerJson);
+    expect(again.weights).toEqual(found.weights);
+  });
+});
+
+describe('refused in two sentences', () => {
+  const TWO_SENTENCES = /^[^\n]+[^.?]\. [A-Z][^\n]*[^. ][.?]$/;
+
+  async function refusal(bytes: Uint8Array): Promise<string> {
+    const error: unknown = await loaded(bytes).catch((e: unknown) => e);
+    expect(error).toBeInstanceOf(InputError);
+    const { message } = error as InputError;
+    expect(message).toMatch(TWO_SENTENCES);
+    return message;
+  }
+
+  /** The file of a model with other metadata. */
+  const withKeys = (changes: Record<string, GgufValue>) => {
+    const metadata = new Map<string, GgufValue>([
+      ['general.architecture', 'llama'],
+      ...Object.entries({
+        context_length: 64,
+        embedding_length: 32,
+        block_count: 1,
+        feed_forward_length: 32,
+        'attention.head_count': 2,
+        'attention.layer_norm_rms_epsilon': { float: 1e-5 },
+      }).map(([key, value]): [string, GgufValue] => [`llama.${key}`, value]),
+      ...Object.entries(changes),
+    ]);
+    return writeGguf(metadata, [
+      { name: 'token_embd.weight', shape: [4, 32], type: 'F32', data: new Float32Array(128) },
+    ]);
+  };
+  const TOKENS = { 'tokenizer.ggml.model': 'gpt2', 'tokenizer.ggml.pre': 'gpt-2', 'tokenizer.ggml.tokens': ['a', 'b'] };
+
+  test.each<[string, Record<string, GgufValue>, RegExp]>([
+    [
+      'another family',
+      { 'general.architecture': 'gemma3' },
+      /general.architecture "gemma3"; allowed are llama, qwen2, qwen3\./,
+    ],
+    ['a part of a model', { 'split.count': 3 }, /one of several parts/],
+    ['a window', { 'llama.attention.sliding_window': 512 }, /512 for "llama.attention.sliding_window"; allowed: 0\./],
+    ['half a rotation', { 'llama.rope.dimension_count': 8 }, /8 for "llama.rope.dimension_count"; allowed: 16,/],
+    ['yarn', { 'llama.rope.scaling.type': 'yarn' }, /"yarn" for "llama.rope.scaling.type"/],
+    [
+      'a text for a size',
+      { 'llama.block_count': 'two' },
+      /"two" for "llama.block_count"; allowed: a positive whole number/,
+    ],
+    ['layers without end', { 'llama.block_count': 100000 }, /100000 layers/],
+    ['a missing tensor', {}, /m\.gguf has no "model.layers.0/],
+    ['an odd alignment', { 'general.alignment': 48 }, /general.alignment 48; allowed are powers of two/],
+  ])('%s', async (_, changes, message) => {
+    expect(await refusal(withKeys(changes))).toMatch(message);
+  });
+
+  test.each<[string, Record<string, GgufValue>, RegExp]>([
+    ['SentencePiece', { 'tokenizer.ggml.model': 'llama' }, /"llama" for "tokenizer.ggml.model"; allowed: "gpt2"/],
+    ['an unknown splitting', { 'tokenizer.ggml.pre': 'tekken' }, /"tekken" for "tokenizer.ggml.pre"; allowed: gpt-2,/],
+    ['too many tokens', { 'tokenizer.ggml.tokens': ['a', 'b', 'c', 'd', 'e'] }, /5 values for "tokenizer.ggml.tokens"/],
+    ['a token twice', { 'tokenizer.ggml.tokens': ['a', 'a'], 'tokenizer.ggml.merges': [] }, /differ from each other/],
+    ['a merge of no token', { 'tokenizer.ggml.merges': ['a b'] }, /1 values for "tokenizer.ggml.merges"/],
+    [
+      'an end without a token',
+      { 'tokenizer.ggml.merges': [], 'tokenizer.ggml.eos_token_id': 3 },
+      /3 for "tokenizer.ggml.eos/,
+    ],
+  ])('%s', async (_, changes, message) => {
+    const found = await refusal(withKeys({ ...TOKENS, ...changes }));
+    expect(found).toMatch(message);
+  });
+
+  test('a file that is none, of another version, or in big-endian order', async () => {
+    const file = fileOf(BASE, 'F16');
+    expect(await refusal(new TextEncoder().encode('PK\u0003\u0004 and more'))).toMatch(/does not begin with "GGUF"/);
+    for (const [version, message] of [
+      [1, /version 1 of GGUF/],
+      [4, /version 4 of GGUF/],
+      [3 << 24, /big-endian/],
+    ] as const) {
+      const other = file.slice();
+      new DataView(other.buffer).setUint32(4, version, true);
+      expect(await refusal(other)).toMatch(message);
+    }
+  });
+
+  test.each<[string, (view: DataView, at: number) => void, RegExp]>([
+    [
+      'on top of the one before',
+      (view, at) => view.setBigUint64(at, 0n, true),
+      /at byte 0 of its data; allowed is \d+, behind/,
+    ],
+    [
+      'behind a hole',
+      (view, at) => view.setBigUint64(at, view.getBigUint64(at, true) + 32n, true),
+      /allowed is \d+, behind/,
+    ],
+    [
+      'not aligned',
+      (view, at) => view.setBigUint64(at, view.getBigUint64(at, true) + 1n, true),
+      /allowed is \d+, behind/,
+    ],
+    ['of an unknown type', (view, at) => view.setUint32(at - 4, 16, true), /ggml type 16; allowed are F32, F16, Q4_0/],
+    [
+      'of rows that are no blocks',
+      (view, at) => view.setBigUint64(at - 12, 33n, true),
+      /rows of 33 .* multiples of 32/,
+    ],
+    ['of no dimension', (view, at) => view.setUint32(at - 16, 0, true), /has 0 sizes .* allowed are 1 to 4/],
+  ])('a tensor %s', async (_, change, message) => {
+    const bytes = fileOf(BASE, 'Q8_0');
+    const name = 'blk.1.attn_norm.weight';
+    const at = Buffer.from(bytes).indexOf(name) + name.length + 4 + 8 + 4;
+    const matrix = 'blk.1.attn_v.weight';
+    const atMatrix = Buffer.from(bytes).indexOf(matrix) + matrix.length + 4 + 16 + 4;
+    const place = /33/.test(message.source) ? atMatrix - 8 : at;
+    expect(await refusal(changed(bytes, (view) => change(view, place)))).toMatch(message);
+  });
+
+  test('bytes behind the last tensor', async () => {
+    const bytes = fileOf(BASE, 'F16');
+    expect(await refusal(new Uint8Array([...bytes, ...new Uint8Array(64)]))).toMatch(
+      /has \d+ bytes after its last tensor/,
+    );
+  });
+
+  test('600 damaged files, by seed: one error, or the same values where they were not touched', async () => {
+    const originals = await Promise.all(
+      (['F32', 'F16', 'Q8_0'] as const).map(async (type) => {
+        const bytes = fileOf({ ...BASE, numHiddenLayers: 1 }, type);
+        const { tensors } = await readGgufHeader({
+          name: '',
+          size: bytes.length,
+          read: filesOf(bytes).read.bind(0, ''),
+        });
+        return { bytes, start: tensors[0].begin, weights: (await loaded(bytes)).weights };
+      }),
+    );
+    const outcomes = { refused: 0, loaded: 0 };
+    for (let seed = 0; seed < 600; seed++) {
+      const random = mulberry32(seed);
+      const below = (n: number) => Math.floor(random() * n);
+      const { bytes, start, weights } = originals[seed % 3];
+      const place = below(random() < 0.8 ? start : bytes.length);
+      const damaged = [
+        () => bytes.slice(0, place), // truncated
+        () => changed(bytes, (view) => view.setUint8(place, view.getUint8(place) ^ (1 << below(8)))),
+        () => changed(bytes, (view) => view.setUint8(place, below(256))),
+        () => changed(bytes, (view) => enlarge(view, [8, 16, Math.min(place, start - 8)][below(3)], random)),
+      ][Math.floor(seed / 3) % 4]();
+      const found = await loaded(damaged).catch((error: unknown) => {
+        expect(error, `seed ${seed}`).toBeInstanceOf(InputError);
+        expect((error as InputError).message, `seed ${seed}`).toMatch(TWO_SENTENCES);
+      });
+      outcomes[found ? 'loaded' : 'refused']++;
+      if (!found) continue;
+      expect(damaged.length, `seed ${seed}`).toBe(bytes.length);
+      expect(differing(weights, found.weights), `seed ${seed}`).toBeLessThanOrEqual(place < start ? 0 : 32);
+    }
+    expect(outcomes.refused + outcomes.loaded).toBe(600);
+    expect(outcomes.refused).toBeGreaterThan(300);
+    expect(outcomes.loaded).toBeGreaterThan(100);
+  });
+
+  function changed(bytes: Uint8Array<ArrayBuffer>, change: (view: DataView) => void): Uint8Array {
+    const copy = bytes.slice();
+    change(new DataView(copy.buffer));
+    return copy;
+  }
+
+  function enlarge(view: DataView, at: number, random: () => number): void {
+    const sizes = [2n ** 64n - 1n, 2n ** 63n, 2n ** 53n, 2n ** 32n, 2n ** 31n - 1n, 2n ** 20n];
+    view.setBigUint64(at, random() < 0.3 ? view.getBigUint64(at, true) + 1n : sizes[Math.floor(random() * 6)], true);
+  }
+
+  function differing(before: TensorMap, after: TensorMap): number {
+    expect([...after.keys()]).toEqual([...before.keys()]);
+    let count = 0;
+    for (const [name, { data }] of before)
+      data.forEach((x, i) => (count += Number(!Object.is(x, after.get(name)!.data[i]))));
+    return count;
+  }
+});
