@@ -177,7 +177,7 @@ test('one sample takes one turn at a time', () =>
     const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), SIZES);
     const first = engine.generate(request(0, 0));
     await expect(engine.generate(request(0, 0))).rejects.toThrow('while its last turn is still generating');
-    expect(() => engine.release('0.0')).toThrow('abort it first');
+    expect(() => engine.release('0.0')).toThrow('Abort it first');
     await first;
     engine.release('0.0');
   }));

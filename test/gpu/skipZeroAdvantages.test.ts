@@ -89,6 +89,7 @@ async function update(engine: TrainerEngine, config: TrainConfig, samples: Sampl
   const [batches, gradients]: [PackedBatch[], TensorMap[]] = [[], []];
   const watched = {
     name: real.name,
+    config: real.config,
     logProbs: (...args: Parameters<ModelEngine['logProbs']>) => real.logProbs(...args),
     forwardBackward: (...args: Parameters<ModelEngine['forwardBackward']>) => {
       batches.push(args[0]);

@@ -10,7 +10,7 @@ import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../m
 import type { TrainerEngine, TrainerState } from '../types.ts';
 import { gatherEntries, type MiniBatch, type Sample, trainedCount } from './batch.ts';
 import { adaptEntropy, entropyCoeffOf } from './controllers.ts';
-import { optimizerOptions, scheduledLr } from './learningRate.ts';
+import { optimizerOptions, scheduledLr, withLr } from './learningRate.ts';
 import {
   type AccumulatedMiniBatch,
   type PolicyData,
@@ -51,7 +51,7 @@ export class PolicyUpdater {
   readonly #gradient: PolicyGradient;
 
   constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: AsyncCustomLoss | PolicyLoss) {
-    this.#config = config;
+    this.#config = withLr(config, engine.model.config);
     this.#engine = engine;
     this.#gradient = new PolicyGradient(config, givingWay(engine), userLoss);
   }
