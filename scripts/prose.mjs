@@ -2,6 +2,7 @@
  * `node scripts/prose.mjs` counts what plain English avoids, in comments, documents and strings: words and openings that confuse a reader,
  * sentences of more than 40 words, commit ids, paths and links that do not exist. A count above its ceiling in scripts/prose.json fails.
  *   --list RULE   prints every line that a rule counts
+ *   --draw SEED   prints 30 comments, 10 errors and 10 paragraphs, to be read by someone who does not know the code
  *   --store       lowers the ceilings to today's counts; a ceiling is never raised
  */
 
@@ -9,13 +10,16 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
+  blocksOf,
   brokenLinks,
   brokenPaths,
   commitIds,
   COUNTED,
+  drawn,
   longSentences,
   matching,
   pagesWithoutOpening,
+  proseLines,
   RULES,
   stringsOf,
 } from './lib/prose.mjs';
@@ -78,6 +82,15 @@ const [option, value] = process.argv.slice(2);
 /** @type {Record<string, number>} */
 const ceilings = JSON.parse(readFileSync(CEILINGS, 'utf8'));
 if (option === '--list') show(found[value] ?? []);
+if (option === '--draw') {
+  const errors = strings.filter(({ file, text }) => file.startsWith('src/') && /[a-z]\. [A-Z].*\.$/.test(text));
+  const parts = { comment: [blocksOf(comments), 30], error: [errors, 10], paragraph: [blocksOf(proseLines(docs)), 10] };
+  for (const [what, [from, count]] of /** @type {[string, [import('./lib/prose.mjs').Line[], number]][]} */ (
+    Object.entries(parts)
+  ))
+    for (const { file, number, text } of drawn(from, count, Number(value)))
+      say(`${what} ${file}:${number}\n    ${text}`);
+}
 let failed = 0;
 for (const [name, { length }] of Object.entries(found)) {
   const ceiling = ceilings[name] ?? 0;

@@ -1,5 +1,6 @@
 /** Rules of `scripts/prose.mjs`, and functions that apply them to lines of text. */
 
+import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
 
 /**
@@ -273,4 +274,51 @@ export function brokenLinks(docs, exists) {
       .filter((target) => !/^[a-z]+:/.test(target))
       .some((target) => isBroken(file, target)),
   );
+}
+
+/**
+ * Blocks of neighbouring lines that belong together: a comment, a paragraph.
+ * @param {Line[]} lines
+ * @returns {Line[]} one per block: its first line, with the text of all
+ */
+export function blocksOf(lines) {
+  /** @type {Line[]} */
+  const blocks = [];
+  let next = '';
+  for (const { file, number, text } of lines) {
+    const words = text.replace(/^ *(\/\*\*?|\*\/?|\/\/) ?|\*\/ *$/g, '').trim();
+    const startsNew = `${file}:${number}` !== next || words === '' || /^ *\/\*/.test(text);
+    if (startsNew) blocks.push({ file, number, text: words });
+    else blocks.at(-1)?.text && (blocks[blocks.length - 1].text += ` ${words}`);
+    next = `${file}:${number + 1}`;
+  }
+  return blocks.filter(({ text }) => text.split(' ').length > 4);
+}
+
+/**
+ * The lines of documents that are prose: no headings, tables, lists or code.
+ * @param {Line[]} docs
+ */
+export function proseLines(docs) {
+  let isCode = false;
+  return docs.filter(({ text }) => {
+    if (text.startsWith('```')) isCode = !isCode;
+    return !isCode && /^[A-Za-z`*]/.test(text);
+  });
+}
+
+/**
+ * A choice of `count` lines that depends on the seed alone.
+ * @param {Line[]} lines
+ * @param {number} count
+ * @param {number} seed
+ */
+export function drawn(lines, count, seed) {
+  const key = (/** @type {Line} */ { file, number }) =>
+    createHash('sha256').update(`${seed} ${file}:${number}`).digest('hex');
+  return lines
+    .map((line) => ({ line, order: key(line) }))
+    .sort((a, b) => (a.order < b.order ? -1 : 1))
+    .slice(0, count)
+    .map(({ line }) => line);
 }
