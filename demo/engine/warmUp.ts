@@ -39,8 +39,8 @@ export class WarmUp {
       const { signal } = this.#ending;
       if (timed === undefined || !(await isIdle(signal))) return;
       // A failure affects only the estimate.
-      const seconds = await timedStep({ config, engine, task }, { problems: timed, signal }).catch(() => undefined);
-      if (seconds !== undefined) onTimed(seconds);
+      const step = await timedStep({ config, engine, task }, { problems: timed, signal }).catch(() => undefined);
+      if (step) onTimed(step.generationS + step.updateS);
     });
     this.#tries.catch(() => {}); // Start reports the error
   }

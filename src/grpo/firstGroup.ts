@@ -36,8 +36,14 @@ export async function firstGroup(
   }
 }
 
+/** Seconds of a step. */
+interface TimedStep {
+  generationS: number;
+  updateS: number;
+}
+
 /**
- * Returns the seconds of a step of `count` problems: samples, log-probs, gradients. The gradients are cleared and the
+ * Returns the seconds of a step of `count` problems: generation, and log-probs with gradients. The gradients are cleared and the
  * optimizer does not run, so that a run is not affected. Mini-batches after the first are assumed to take as long as
  * the first. Undefined if models score, or if `signal` aborts, which is checked between samples and at the end of a
  * mini-batch.
@@ -45,7 +51,7 @@ export async function firstGroup(
 export async function timedStep(
   { config, engine, task }: GenerationContext & { engine: TrainerEngine },
   { problems: count, signal }: { problems: number; signal: AbortSignal },
-): Promise<number | undefined> {
+): Promise<TimedStep | undefined> {
   if (hasRewardModels(config.reward) || signal.aborted) return undefined;
   const problems = await new ProblemQueue(task, config, engine.tokenizer).take(count);
   const generation = { config, engine, task: withRewardWeights(task, config.reward.weights) };
@@ -68,7 +74,8 @@ export async function timedStep(
     await gradients(samples);
     if (signal.aborted) return undefined;
     const miniBatches = Math.max(1, count / config.actor.ppoMiniBatchSize);
-    return (generated - start + (performance.now() - compiled) * miniBatches) / 1000;
+    const updateS = ((performance.now() - compiled) * miniBatches) / 1000;
+    return { generationS: (generated - start) / 1000, updateS };
   } finally {
     await engine.model.zeroGrad();
     await engine.rollout.resetCache(0);

@@ -43,7 +43,8 @@ test('the first group has the tokens of step 1 and does not change two steps, al
   ending.abort();
   await ended;
   const timed = (signal: AbortSignal) => timedStep({ config, engine, task }, { problems: 2, signal });
-  expect(await timed(new AbortController().signal)).toBeGreaterThan(0);
+  const { generationS, updateS } = (await timed(new AbortController().signal))!;
+  expect(Math.min(generationS, updateS)).toBeGreaterThan(0);
   const late = new AbortController();
   const cut = timed(late.signal);
   late.abort();

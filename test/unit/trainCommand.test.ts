@@ -220,6 +220,21 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
 
+test('--dry-run prints plan and estimate, and writes nothing', async () => {
+  const { said, status } = await new RunningCommand(
+    ['train', 'configs/gsm8k-tool.yaml', '--dry-run', 'name=dry', ...TINY, 'data.valMaxSamples=4'],
+    { createEngine: scriptedEngines() },
+  ).done;
+  expect(status).toBe(0);
+  expect(said.join('\n')).toMatch(
+    /^batches: 4 samples per step.*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
+  );
+  expect(existsSync(inRun('dry'))).toBe(false);
+  const sft = await train('name=dry', '--dry-run', 'model.path=configs/gsm8k-sft.yaml');
+  expect(sft.said.join()).toContain('--dry-run trains no warm start, but model.path is configs/gsm8k-sft.yaml.');
+  expect(sft.status).toBe(2);
+});
+
 test('a second signal ends the process immediately', async () => {
   const gate = new TestGate();
   gate.upTo(0);

@@ -3,11 +3,14 @@
 import { join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { completed } from '../../grpo/generate/trainingSet.ts';
+import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { readText } from '../files.ts';
+import { sayEstimate, sayPlan } from '../run/plan.ts';
 import { say } from '../run/progress.ts';
 import { summaryTable } from '../../report/summary.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
@@ -25,15 +28,37 @@ export const train: Command = {
     'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
     'train configs/gsm8k-tool.yaml trainer.resumeMode=auto',
   ],
-  flags: { ...JSON_FLAG, ...IMPORT_FLAG },
+  flags: {
+    ...JSON_FLAG,
+    ...IMPORT_FLAG,
+    'dry-run': { help: 'print the memory plan, the batches and an estimate of the time, and train nothing' },
+  },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseTrainConfig(await readText(source), { source, overrides, note: say });
+    if (flags['dry-run'] === true) return dryRun(config);
     const finished = await runTraining(config, () => checkpointToResume(config));
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }));
   },
 };
+
+/** Prints the plan of a run and writes nothing. */
+async function dryRun(asked: TrainConfig): Promise<void> {
+  const { path } = asked.model;
+  if (/\.ya?ml$/.test(path))
+    throw new InputError(
+      `--dry-run trains no warm start, but model.path is ${path}. Give a model, for example model.path=DIR.`,
+    );
+  const session = await openSession(await withRewardFiles(asked));
+  try {
+    const config = completed(asked, session.task, session.engine, session.lora && true);
+    sayPlan(config, asked, session);
+    await sayEstimate(config, session, new AbortController().signal);
+  } finally {
+    session.close();
+  }
+}
 
 /** Prints the results of a run. Returns the exit code. @param again the command that continues the run */
 export function tellOfRun(

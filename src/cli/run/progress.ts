@@ -89,7 +89,7 @@ export function timeLeft(history: readonly Metrics[], total: number): number {
 const field = (name: string, value: number | undefined, digits: number) =>
   value === undefined ? '' : `${name} ${value.toFixed(digits)}`;
 
-function clock(seconds: number): string {
+export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
 }

@@ -3,15 +3,14 @@
 import { dirname, resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
 import { forget, keepStep } from '../../extensions/replay/index.ts';
-import { batchTable } from '../../grpo/config/rules.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Fault } from '../../grpo/health.ts';
 import { isOwnLoss } from '../../grpo/losses/index.ts';
 import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
+import type { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { FitResult, Phase } from '../../grpo/types.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
-import { parameterCount } from '../../model/params.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { type RunSummary, summarizeRun } from '../../report/summary.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
@@ -27,7 +26,8 @@ import {
   TrainingRun,
 } from '../../runs/trainingRun.ts';
 import { onInterrupt } from '../process/interrupt.ts';
-import { Progress, resolvedAlgorithm, say, sayProgress, stepLine, timeLeft } from './progress.ts';
+import { isLarge, sayEstimate, sayPlan } from './plan.ts';
+import { Progress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
@@ -69,6 +69,7 @@ class ShownRun implements RunHost<RunSession> {
   #progress = new Progress();
   #samples = 0;
   #isEvaluating = false;
+  #isEstimated = false;
   readonly note = say;
 
   constructor(parts: RunParts) {
@@ -98,35 +99,32 @@ class ShownRun implements RunHost<RunSession> {
     return changesSince(from, this.#run.config, step);
   }
 
-  async onFolder(step: number | undefined, { task, model, lora }: RunSession): Promise<void> {
+  async onFolder(step: number | undefined, session: RunSession): Promise<void> {
     const { folder } = this.#parts;
     const { config, history } = this.#run;
-    if (step === undefined) {
-      const { samples, updates, maxTokens } = batchTable(config);
-      say(`batches: ${samples} samples per step, ${updates} updates per step, at most ${maxTokens} tokens per update`);
-      say(`algorithm: ${resolvedAlgorithm(config)}`);
-      if (this.#parts.config.actor.optim.lr === 'auto') {
-        const millions = (parameterCount(model.config) / 1e6).toPrecision(3);
-        const of = lora ? ' trained by LoRA' : '';
-        say(`learning rate: ${config.actor.optim.lr}, for ${millions} M parameters${of}; actor.optim.lr sets another`);
-      }
-    } else {
+    this.#isEstimated = step !== undefined || !isLarge(session.model.config) || session.source !== undefined;
+    if (step === undefined) sayPlan(config, this.#parts.config, session);
+    else {
       await setLaterAside(folder, step);
       await forget(folder, (kept) => kept > step);
     }
-    await noteTask(folder, task);
+    await noteTask(folder, session.task);
     this.#trackers = await openTrackers(config.trainer.logger, folder, history);
   }
 
-  async onReady(): Promise<void> {
+  async onReady(_trainer: GrpoTrainer, session: RunSession): Promise<void> {
     await this.#parts.onReady?.();
+    const estimating = new AbortController();
     this.#removeHandler = onInterrupt(() => {
+      estimating.abort();
       this.#run.stop();
       const ending = this.#isEvaluating
         ? 'Stopping: this evaluation ends without a result.'
         : 'Stopping after this step.';
       say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
+    if (!this.#isEstimated && !session.rollouter) await sayEstimate(this.#run.config, session, estimating.signal);
+    this.#isEstimated = true;
   }
 
   onPhase(phase: Phase, step: number): void {

@@ -1,0 +1,65 @@
+/** Prints what a run will do and how long it will take, before its first step. */
+
+import { batchTable } from '../../grpo/config/rules.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { timedStep } from '../../grpo/firstGroup.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import type { LoraConfig } from '../../model/lora/config.ts';
+import { parameterCount } from '../../model/params.ts';
+import type { RunSession } from '../../runs/trainingRun.ts';
+import { clock, resolvedAlgorithm, say } from './progress.ts';
+
+/** A run of a smaller model has printed its first step before an estimate would be ready. */
+const LARGE_PARAMETERS = 20e6;
+/** Seconds of a step above which the settings that shorten it are named. */
+const LONG_STEP_S = 60;
+
+/** True if a step of this model can take so long that a run prints an estimate first. */
+export const isLarge = (model: ModelConfig): boolean => parameterCount(model) >= LARGE_PARAMETERS;
+
+/**
+ * Prints the batches, the algorithm and the learning rate.
+ * @param asked the config before `completed`, which has numbers for "auto"
+ */
+export function sayPlan(
+  config: TrainConfig,
+  asked: TrainConfig,
+  { model, lora }: { model: { config: ModelConfig }; lora?: LoraConfig | undefined },
+): void {
+  const { samples, updates, maxTokens } = batchTable(config);
+  say(`batches: ${samples} samples per step, ${updates} updates per step, at most ${maxTokens} tokens per update`);
+  say(`algorithm: ${resolvedAlgorithm(config)}`);
+  if (asked.actor.optim.lr !== 'auto') return;
+  const millions = (parameterCount(model.config) / 1e6).toPrecision(3);
+  const of = lora ? ' trained by LoRA' : '';
+  say(`learning rate: ${config.actor.optim.lr}, for ${millions} M parameters${of}; actor.optim.lr sets another`);
+}
+
+/**
+ * Times as many samples as fit into the slots at once, and prints the time of a step, of an evaluation and of the run. Changes no state of a
+ * run. Prints nothing if `signal` aborts, or if models score the samples.
+ */
+export async function sayEstimate(
+  config: TrainConfig,
+  { engine, task }: Pick<RunSession, 'engine' | 'task'>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { data, rollout, trainer } = config;
+  const problems = Math.min(data.trainBatchSize, Math.max(1, Math.floor(rollout.maxNumSeqs / rollout.n)));
+  const timed = await timedStep({ config, engine, task }, { problems, signal });
+  if (!timed) return;
+  const step = (timed.generationS + timed.updateS) * (data.trainBatchSize / problems);
+  const perSample = timed.generationS / (problems * rollout.n);
+  const evaluation = (greedy: number) => perSample * data.valMaxSamples * (rollout.valKwargs.n + greedy);
+  const { totalTrainingSteps: steps, testFreq, valBeforeTrain } = trainer;
+  const between = testFreq > 0 ? Math.floor((steps - 1) / testFreq) : 0;
+  const total = steps * step + between * evaluation(0) + (valBeforeTrain ? 2 : 1) * evaluation(1);
+  say(
+    `estimate: ${clock(step)} per step, ${clock(evaluation(1))} per evaluation, ${clock(total)} for ${steps} steps (timed on ` +
+      `${problems * rollout.n} samples)`,
+  );
+  if (step > LONG_STEP_S)
+    say(
+      'For shorter steps, lower data.trainBatchSize, rollout.n or data.maxResponseLength; for shorter evaluations, data.valMaxSamples.',
+    );
+}
