@@ -92,8 +92,8 @@ export interface EngineSpec {
   /** Tensors that the file of the weights has in a format of the device, and that stay in it if they are not trained. */
   packed?: StoredFormats;
   /**
-   * Stores weights as passes read them, activations and the KV cache as 16-bit floats, if the adapter has shader-f16;
-   * otherwise they stay 32-bit. Only for engine wgsl.
+   * Stores activations, the KV cache and the weights that passes read as 16-bit floats if the adapter has shader-f16,
+   * otherwise as 32-bit. Weights that are trained also have a 32-bit copy. Only for engine wgsl.
    */
   dtype?: 'float16' | undefined;
 }
