@@ -64,7 +64,7 @@ export interface EngineSpec {
   speculative?: SpeculativeOptions;
   /** True to keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
-  /** Most device memory in MiB; more throws OutOfMemoryError. Default: what the device has. */
+  /** Maximum device memory in MiB; more throws OutOfMemoryError. Default: what the device has. */
   maxMemoryMib?: number;
   /** Use that memory is planned for. 'score' = only log-probs, 'generate' = only rollout. Default: 'train'. */
   use?: 'train' | 'score' | 'generate';

@@ -85,7 +85,7 @@ export const SFT_SCHEMA = part({
       trainBatchSize: count(48, 'traces', 'Traces per update.'),
       maxLength: count(320, 'tokens', 'Longest trace. A longer one is refused, never truncated.'),
       chatTemplateKwargs: options('Additional variables of the chat template.'),
-      maxTokenLenPerGpu: count(8192, 'tokens', 'Most tokens per micro-batch. Changes memory only.'),
+      maxTokenLenPerGpu: count(8192, 'tokens', 'Maximum number of tokens per micro-batch. Changes memory only.'),
       valMaxSamples: count(256, 'problems', 'Held-out problems per evaluation.'),
       demonstrations: v.optional(demonstrations, {}),
     }),
@@ -94,7 +94,7 @@ export const SFT_SCHEMA = part({
   optim: v.optional(
     part({
       ...optimizerKeys,
-      lr: positive(3e-3, '', 'Peak learning rate. The default suits a fresh small model.'),
+      lr: positive(3e-3, '', 'Peak learning rate. The default suits a small model trained from scratch.'),
       betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments.'),
       eps: positive(1e-8, '', 'Added to the root of the second moment.'),
       weightDecay: number(0, ANY, '', 'Decay of every trained value; decoupled, except for SGD.'),

@@ -17,7 +17,7 @@ import type { GpuTimes } from '../server/turnClock.ts';
 export type { Draw, DrawnTokens, SlotSetup } from './draws.ts';
 
 export interface DecoderSizes {
-  /** Most sequences that can run at the same time. */
+  /** Maximum number of sequences that can run at the same time. */
   maxNumSeqs: number;
   /** Tokens after the prompt that one slot can hold. */
   slotCapacity: number;

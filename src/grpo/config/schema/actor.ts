@@ -145,7 +145,7 @@ export const actor = part({
     verl: 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
   }),
   ppoMaxTokenLenPerGpu: count(4096, 'tokens', {
-    why: 'Most tokens per micro-batch. Changes memory and speed, never the gradient.',
+    why: 'Maximum number of tokens per micro-batch. Changes memory and speed, never the gradient.',
     verl: 'actor_rollout_ref.actor.ppo_max_token_len_per_gpu',
     trl: 'gradient_accumulation_steps',
     note: 'micro-batches are split by tokens',
