@@ -76,8 +76,8 @@ const optim = part({
 });
 
 /**
- * The loss, and the numbers of single losses. Each number is read by the loss in its name, whose file in `losses/` has
- * its default. A registered loss has its own numbers, which resolve.ts checks.
+ * The loss, and the parameters of single losses. Each parameter is read by the loss in its name, whose file in `losses/`
+ * has the default. A registered loss has its own parameters, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
