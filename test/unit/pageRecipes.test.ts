@@ -22,7 +22,9 @@ function modelOf({ model: { path } }: TrainConfig): ModelConfig {
 }
 
 test("the page's recipes are those of configs/ that need no file of the user", () => {
-  const names = readdirSync('configs').filter((file) => file.endsWith('.yaml')).map((file) => file.replace('.yaml', ''));
+  const names = readdirSync('configs')
+    .filter((file) => file.endsWith('.yaml'))
+    .map((file) => file.replace('.yaml', ''));
   const free = names.filter((name) => !name.endsWith('-sft') && configOf(name).task.path === undefined);
   expect(RECIPES.map(({ name }) => name).sort()).toEqual(free.sort());
 });

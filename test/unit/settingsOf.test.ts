@@ -30,7 +30,9 @@ function readBack(settings: URLSearchParams) {
   return configOf(settings.get('config') ?? 'gsm8k-tool', overrides);
 }
 
-const NAMES = readdirSync('configs').flatMap((file) => (!/(?<!-sft)\.yaml$/.test(file) ? [] : [file.replace('.yaml', '')]));
+const NAMES = readdirSync('configs').flatMap((file) =>
+  !/(?<!-sft)\.yaml$/.test(file) ? [] : [file.replace('.yaml', '')],
+);
 
 test.each(NAMES)('%s unchanged is its name', (name) => {
   expect(settingsOf(configOf(name), name, recipe(name)).toString()).toBe(name === 'gsm8k-tool' ? '' : `config=${name}`);

@@ -22,7 +22,7 @@ import { optimizerKeys } from './schema/actor.ts';
 import { logger } from './schema/trainer.ts';
 
 const model = part({
-  path: text(undefined, 'Checkpoint to start from. Default: fresh weights of the sizes below.'),
+  path: text(undefined, 'Checkpoint to start from. Default: randomly initialised weights of the sizes below.'),
   tokenizerPath: text(
     undefined,
     "Folder with tokenizer.json and tokenizer_config.json. Default: a tokenizer trained on the task's text.",
@@ -41,7 +41,7 @@ const model = part({
   numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
   numAttentionHeads: count(4, 'heads', 'Query heads; must divide hiddenSize into even parts.'),
   numKeyValueHeads: count(4, 'heads', 'Key and value heads; must divide numAttentionHeads.'),
-  initializerRange: positive(0.02, '', 'Standard deviation of fresh weights.'),
+  initializerRange: positive(0.02, '', 'Standard deviation of randomly initialised weights.'),
   maxPositionEmbeddings: count(512, 'tokens', 'Longest sequence.'),
 });
 

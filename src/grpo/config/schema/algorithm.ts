@@ -36,7 +36,7 @@ export const algorithm = part({
     verl: '=',
   }),
   scaleRewards: choice(undefined, ['group', 'batch', 'none'], {
-    why: 'Std that divides the advantage. From algorithm.name.',
+    why: 'Samples whose standard deviation divides the advantage. Default: set by algorithm.name.',
     trl: 'scale_rewards',
     note: 'group or none: normAdvByStdInGrpo of verl',
   }),
