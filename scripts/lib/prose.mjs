@@ -289,7 +289,7 @@ export function blocksOf(lines) {
     const words = text.replace(/^ *(\/\*\*?|\*\/?(?!\*)|\/\/) ?|\*\/ *$/g, '').trim();
     const startsNew = `${file}:${number}` !== next || words === '' || /^ *\/\*/.test(text);
     if (startsNew) blocks.push({ file, number, text: words });
-    else blocks.at(-1)?.text && (blocks[blocks.length - 1].text += ` ${words}`);
+    else if (blocks.at(-1)?.text) blocks[blocks.length - 1].text += ` ${words}`;
     next = `${file}:${number + 1}`;
   }
   return blocks.filter(({ text }) => text.split(' ').length > 4);
