@@ -15,7 +15,7 @@ import { reverseTextTask } from '../src/tasks/reverseText.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../src/workers/localEngine.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
-/** Steps and requests of the complete form, and the most seconds of each. */
+/** Steps and requests of the complete form, and the maximum seconds for each. */
 const STEPS = 5000;
 const REQUESTS = 100_000;
 const FULL_S = 360;

@@ -222,7 +222,7 @@ export class Bench {
     await this.#engine.rollout.takeStats();
   }
 
-  /** Waits for samples of a failed step. */
+  /** Waits until the samples of a failed step have ended. */
   async #rest(): Promise<void> {
     while (this.#under > 0) await new Promise((resolve) => setTimeout(resolve, 5));
     await new Promise((resolve) => setTimeout(resolve, 5));

@@ -1,4 +1,4 @@
-/** Starts an engine worker whose failure is reported at any time. */
+/** Starts an engine worker and reports when it fails, also after its start. */
 
 import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
 

@@ -286,24 +286,28 @@ export function blocksOf(lines) {
   const blocks = [];
   let next = '';
   for (const { file, number, text } of lines) {
-    const words = text.replace(/^ *(\/\*\*?|\*\/?|\/\/) ?|\*\/ *$/g, '').trim();
+    const words = text.replace(/^ *(\/\*\*?|\*\/?(?!\*)|\/\/) ?|\*\/ *$/g, '').trim();
     const startsNew = `${file}:${number}` !== next || words === '' || /^ *\/\*/.test(text);
     if (startsNew) blocks.push({ file, number, text: words });
-    else blocks.at(-1)?.text && (blocks[blocks.length - 1].text += ` ${words}`);
+    else if (blocks.at(-1)?.text) blocks[blocks.length - 1].text += ` ${words}`;
     next = `${file}:${number + 1}`;
   }
   return blocks.filter(({ text }) => text.split(' ').length > 4);
 }
 
 /**
- * The lines of documents that are prose: no headings, tables, lists or code.
- * @param {Line[]} docs
+ * Returns the lines of paragraphs: no headings, tables, code, or lists with their continuation lines.
+ * @param {Line[]} docs lines of whole files, in order
+ * @returns {Line[]}
  */
 export function proseLines(docs) {
-  let isCode = false;
-  return docs.filter(({ text }) => {
-    if (text.startsWith('```')) isCode = !isCode;
-    return !isCode && /^[A-Za-z`*]/.test(text);
+  /** True in a paragraph, false in another block, undefined between blocks. @type {boolean | undefined} */
+  let isProse;
+  return outsideCode(docs).filter(({ number, text }) => {
+    if (number === 1 || text.trim() === '') isProse = undefined;
+    if (/^\s*([|#<>]|[-*] |\d+\. )/.test(text)) isProse = false;
+    else if (text.trim() !== '') isProse ??= !/^\s/.test(text);
+    return isProse === true;
   });
 }
 

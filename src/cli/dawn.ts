@@ -64,7 +64,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   return first.gpu;
 }
 
-/** Returns the most bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */
+/** Returns the maximum number of bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */
 export async function adapterBindingBytes(): Promise<number> {
   return bindingBytes((await requestAdapter()).limits);
 }

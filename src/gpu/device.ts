@@ -34,7 +34,7 @@ interface Range {
 
 interface GpuOptions {
   powerPreference?: GPUPowerPreference;
-  /** Most bytes to allocate; VRAM itself cannot be queried. */
+  /** Maximum number of bytes to allocate; VRAM itself cannot be queried. */
   maxBytes?: number;
   /** Largest buffer of weights; more weights are split into several buffers. Default: the device's binding limit. */
   maxArenaBytes?: number;

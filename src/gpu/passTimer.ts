@@ -4,7 +4,7 @@
 
 import { newView, type View } from './view.ts';
 
-/** Most labelled passes between two reads; later ones are not counted. */
+/** Maximum number of labelled passes between two reads; later ones are not counted. */
 const PASSES = 128;
 
 /** Owns a device's timestamps: two for each labelled pass since the last read. The creator destroys it. */

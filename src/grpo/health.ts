@@ -25,7 +25,7 @@ const KEPT_FAULTS = 20;
 /** Tokens of samples stored per step: some megabytes as text. */
 const KEPT_TOKENS = 20_000;
 
-/** Metrics of an update. An average over mini-batches is not finite if one of them is not. */
+/** Metrics of an update. The average over mini-batches is not finite if the value of one mini-batch is not. */
 const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_loss', 'actor/ppo_kl'];
 
 /** A fault of a step; the run continues. */

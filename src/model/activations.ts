@@ -35,7 +35,7 @@ export interface Activations {
   xOut: View;
   /** True if layers share everything except their inputs, so that backward must run each layer again. */
   checkpoint?: boolean;
-  /** Undefined if the model has no adapters. */
+  /** Buffers of the adapters; undefined if the model has none. */
   lora?: LoraScratch;
 }
 

@@ -130,8 +130,8 @@ export class Head {
   }
 
   /**
-   * Records the gradients into `grads` (undefined = frozen weights) and into dx. dx is cleared first, so rows that
-   * predict no token have 0.
+   * Records the passes that add the weight gradients to `grads` (undefined = frozen weights) and write the input gradient
+   * to dx. dx is cleared first, so rows that predict no token are 0.
    */
   recordBackward(batch: HeadBatch, temperature: number, grads: GpuWeights | undefined, dx: View): void {
     const gpu = this.#gpu;

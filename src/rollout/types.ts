@@ -16,7 +16,7 @@ export interface SamplingParams {
   topP: number;
   /** Keep tokens with p >= minP * max p; 0 = off. */
   minP: number;
-  /** Most tokens of the turn, including the stop token. */
+  /** Maximum number of tokens of the turn, including the stop token. */
   maxNewTokens: number;
   /** Tokens that end the turn; the turn includes the token that ended it. */
   stopTokenIds: number[];

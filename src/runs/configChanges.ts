@@ -11,7 +11,7 @@ const OF_THE_COMMAND = /^(name$|trainer\.(resume|defaultLocalDir$))/;
 /** Keys of what is evaluated, kept and written: they do not change the policy after a step. */
 const OF_THE_RECORD = /^(trainer\.(?!total|ref)|data\.val|rollout\.valKwargs)/;
 
-/** Most lines to report. */
+/** Maximum number of lines to report. */
 const MOST = 10;
 
 /** One key of two configs; undefined if the config lacks it. */

@@ -87,7 +87,7 @@ export class KeptCheckpoints {
     await this.prune();
   }
 
-  /** Writes the best checkpoint into best.json and deletes surplus ones. */
+  /** Writes step and value of the best checkpoint into best.json, and deletes surplus checkpoints. */
   async prune(): Promise<void> {
     if (this.best)
       await this.#folder.files.write(this.#folder.file('best.json'), `${JSON.stringify(this.best, null, 2)}\n`);

@@ -1,4 +1,4 @@
-/** Reads a task's options from a config and checks their ranges. With a number out of range, drawing a problem could never end. */
+/** Reads a task's options from a config and checks their ranges: an out-of-range number could make problem generation loop forever. */
 
 import { InputError } from '../errors.ts';
 

@@ -12,7 +12,7 @@ import type { Problem, Reward, ScoredSample, SyncTask } from './task.ts';
 import { calculate } from './tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
-  /** Fewest and most numbers in a problem. */
+  /** Minimum and maximum count of numbers in a problem. */
   minNumbers: 2,
   maxNumbers: 3,
   /** Largest of the given numbers. */

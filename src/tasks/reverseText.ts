@@ -9,7 +9,7 @@ import { splitTask } from './split.ts';
 import type { Problem, SyncTask } from './task.ts';
 
 export const REVERSE_TEXT_OPTIONS = {
-  /** Fewest and most letters of a text. */
+  /** Minimum and maximum number of letters in a text. */
   minLength: 2,
   maxLength: 3,
   /** Number of letters of the alphabet to choose from. */

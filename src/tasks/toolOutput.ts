@@ -7,8 +7,8 @@ import { isObject } from './toolSchema.ts';
 
 /**
  * The result of a call. A string is the text that the model reads, any other JSON value is written as JSON, and bytes
- * are read as UTF-8, invalid ones as U+FFFD. For an object with `text` and no other keys than `reward` and `done`, or
- * with one of these two, the model reads only `text`. `reward` is summed over the sample's calls, by tool; see
+ * are read as UTF-8, invalid ones as U+FFFD. If an object has only the key `text`, or `text` together with `reward` or
+ * `done`, the model reads only `text`. `reward` is summed over the sample's calls, by tool; see
  * ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, the reward function sees
  * all outputs as messages, and the model has no further turn (stop reason 'done').
  *
@@ -22,7 +22,7 @@ export type ToolOutput = string | number | boolean | null | { [key: string]: unk
 /** Kind of the UserCodeError for a tool that returned what cannot be written. The model does not read it. */
 export const TOOL_RETURNED = 'tool returned';
 
-/** NaN or Infinity in a tool's output. The model's arguments can cause it, as a division by zero. */
+/** Thrown for NaN or Infinity in a tool's output. The model's arguments can cause it, for example by a division by zero. */
 class NotFiniteOutput extends Error {}
 
 /** Result of a call for its sample. */
@@ -53,7 +53,7 @@ export function readToolOutput(name: string, args: unknown, output: unknown): Re
   }
 }
 
-/** True for { text, reward, done }. An object with other keys and without reward and done is a JSON value like any other. */
+/** True if only `text` is for the model: see ToolOutput. Also true for `reward` or `done` alone, which lack their text. */
 function isControl(output: unknown): output is Record<string, unknown> {
   if (!isObject(output)) return false;
   const keys = Object.keys(output);

@@ -64,7 +64,7 @@ export interface EngineSpec {
   speculative?: SpeculativeOptions;
   /** True to keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
-  /** Most device memory in MiB; more throws OutOfMemoryError. Default: what the device has. */
+  /** Maximum device memory in MiB; more throws OutOfMemoryError. Default: what the device has. */
   maxMemoryMib?: number;
   /** Use that memory is planned for. 'score' = only log-probs, 'generate' = only rollout. Default: 'train'. */
   use?: 'train' | 'score' | 'generate';
@@ -92,8 +92,8 @@ export interface EngineSpec {
   /** Tensors that the file of the weights has in a format of the device, and that stay in it if they are not trained. */
   packed?: StoredFormats;
   /**
-   * Stores weights as passes read them, activations and the KV cache as 16-bit floats, if the adapter has shader-f16;
-   * otherwise they stay 32-bit. Only for engine wgsl.
+   * Stores activations, the KV cache and the weights that passes read as 16-bit floats if the adapter has shader-f16,
+   * otherwise as 32-bit. Weights that are trained also have a 32-bit copy. Only for engine wgsl.
    */
   dtype?: 'float16' | undefined;
 }

@@ -49,7 +49,7 @@ export type Sizes = Pick<
   | 'use'
 > & {
   judgeModel?: { config: ModelConfig };
-  /** Most bytes that the device can bind. Default: enough for any tensor. */
+  /** Maximum number of bytes that the device can bind. Default: enough for any tensor. */
   maxArenaBytes?: number;
 };
 
@@ -137,7 +137,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
 }
 
 /**
- * Most read-backs at the same time if rollout, which can start a pass before the last one was read, runs during
+ * Maximum number of read-backs at the same time if rollout, which can start a pass before the last one was read, runs during
  * training.
  */
 const READS_AT_A_TIME = 3;

@@ -31,7 +31,7 @@ function matrixForm(spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFormat' | 'dt
   if (lora || use !== 'train') return frozenForm(spec);
   if (!weightFormat) return spec.dtype && 'trainedHalf';
   throw new InputError(
-    `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained. Set model.loraRank or leave it out.`,
+    `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained. Set model.loraRank to train an adapter, or remove model.quantization.`,
   );
 }
 

@@ -202,6 +202,6 @@ test.each<[string, DeviceSpec]>([
 test('weights that are trained cannot be packed', async () => {
   const { lora: _, ...all } = spec;
   await expect(createDeviceEngine({ ...all, weightFormat: 'int8' })).rejects.toThrow(
-    'model.quantization is "int8", which freezes the weights, but they are to be trained. Set model.loraRank or leave it out.',
+    'model.quantization is "int8", which freezes the weights, but they are to be trained. Set model.loraRank to train an adapter, or remove model.quantization.',
   );
 });

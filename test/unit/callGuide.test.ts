@@ -1,4 +1,4 @@
-/** Tests constrained tool calls: the grammar of a call, the tokens that can come next, and the scheduler with both. */
+/** Tests constrained tool calls: the grammar of a call, the tokens it allows next, and the scheduler using both. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';

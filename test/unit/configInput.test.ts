@@ -9,7 +9,7 @@ import { printedInputs } from '../../scripts/lib/printedInputs.ts';
 
 test("a key's comment has reason, range, unit and default", () => {
   expect(printedInputs()).toContain(
-    '/** Most tokens after the prompt, including tool output. Allowed: integer >= 1 (tokens). Default: 160. */\n  maxResponseLength?: number | undefined;',
+    '/** Maximum number of tokens after the prompt, including tool output. Allowed: integer >= 1 (tokens). Default: 160. */\n  maxResponseLength?: number | undefined;',
   );
 });
 

@@ -248,7 +248,7 @@ describe('the token', () => {
 
   test('the token is in no message', async () => {
     expect(await refusal(fetched({ token: 'hf_SECRET\nx' }))).toBe(
-      'HF_TOKEN holds white space or invalid characters. Set it to the token alone.',
+      'HF_TOKEN contains white space or invalid characters. Set it to the token alone.',
     );
   });
 });

@@ -210,7 +210,7 @@ describe('files', () => {
       Array.from({ length: 17 }, (_, i) => `${i}`),
     );
     expect(sentence(() => jsonlTask({ train: file(numbered(1)) }))).toBe(
-      'a.jsonl holds one problem, which cannot be held out as well. Set task.valPath to another file.',
+      'a.jsonl has only one problem, so none can be held out for validation. Set task.valPath to another file.',
     );
     expect(sentence(() => taskOf(' \n'))).toBe('a.jsonl holds no problems. Write one JSON object per line.');
   });

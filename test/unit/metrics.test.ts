@@ -151,7 +151,7 @@ test('the explanation of the loss covers cancelled, silent and off-policy groups
   );
   expect(explainLoss({ ...base, 'actor/pg_loss': 0.3 })).toMatch(/is 0\.3000: the policy has moved/);
   expect(explainLoss({ ...base, 'actor/pg_loss': 0.3, 'critic/advantages/mean': -0.3 })).toMatch(
-    /is 0\.3000, minus the mean advantage of a token/,
+    /is 0\.3000, the negated mean advantage per token/,
   );
   const single = { ...base, frac_reward_zero_std: 1 };
   expect(explainLoss(single, { n: 1 })).toMatch(/With one try per prompt \(rollout\.n 1\) the advantage is the reward/);

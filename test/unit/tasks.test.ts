@@ -205,7 +205,7 @@ test('a file of one problem is not both trained on and held out', async () => {
   const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-one-')), 'one.jsonl');
   writeFileSync(path, JSON.stringify({ question: 'One?', answer: '#### 1' }));
   await expect(openTask({ name: 'gsm8k', path, options: {} })).rejects.toThrow(
-    `${path} holds one problem, which cannot be held out as well. Set task.valPath to another file.`,
+    `${path} has only one problem, so none can be held out for validation. Set task.valPath to another file.`,
   );
   const task = await openTask({ name: 'gsm8k', path, valPath: path, options: {} });
   expect([task.train(0, 1).answer, task.train(9, 1).answer, task.heldOut(3).length]).toEqual(['1', '1', 1]);

@@ -2,12 +2,14 @@
 
 import { expect, test } from 'vitest';
 import {
+  blocksOf,
   brokenLinks,
   brokenPaths,
   commitIds,
   longSentences,
   matching,
   pagesWithoutOpening,
+  proseLines,
   RULES,
   stringsOf,
 } from '../../scripts/lib/prose.mjs';
@@ -152,6 +154,15 @@ test('a sentence is counted across the lines of its paragraph, and not in code, 
   expect(counted(`- ${words(30)}\n- ${words(30)}\n\n${words(30)}`)).toEqual([]);
   expect(counted(`\`\`\`\n${words(50)}\n\`\`\`\n| ${words(50)} |\n# ${words(50)}\n\n    ${words(50)}`)).toEqual([]);
   expect(longSentences([...linesOf(words(30), 'a.md'), ...linesOf(words(30), 'b.md')])).toEqual([]);
+});
+
+test('paragraphs without headings, tables, code, and lists with their continuation lines', () => {
+  const text =
+    '# A\n\n(one)\n2 two\n\n- item\n  more\nlazy\n\n* item\nlazy\n1. item\n\n```\ncode\n```\n    code\n\n| cell |\n\n**Bold** text\n- item';
+  expect(proseLines(linesOf(text)).map((line) => line.text)).toEqual(['(one)', '2 two', '**Bold** text']);
+  expect(blocksOf(linesOf('**Bold** text of one\nparagraph')).map((block) => block.text)).toEqual([
+    '**Bold** text of one paragraph',
+  ]);
 });
 
 test.each([

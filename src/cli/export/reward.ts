@@ -33,7 +33,7 @@ function rewardOfJsonl(written: TrainConfig['task']['options']): string {
   const { reward, module, ignoreCase, pattern, flags } = { ...JSONL_REWARD_OPTIONS, ...jsonlOptions(written) };
   if (module !== undefined)
     throw new InputError(
-      `task.options.reward is "module"; a reward in JavaScript is not exported. Export with exact, number, contains or regex, then replace reward.py.`,
+      `task.options.reward is "module", and a reward in JavaScript cannot be exported. Export with exact, number, contains or regex, then replace reward.py.`,
     );
   return jsonlReward
     .replace('REWARD = "exact"', `REWARD = "${reward}"`)

@@ -19,7 +19,7 @@ export const SAMPLING_FLAGS: Record<string, FlagSpec> = {
   'frequency-penalty': { value: 'R', help: 'the same, times the count of the token' },
   'logit-bias': { value: 'ID=B', repeatable: true, help: 'added to the logit of a token id; repeatable' },
   'min-new-tokens': { value: 'N', help: 'least tokens of an answer (default 0)' },
-  'max-new-tokens': { value: 'N', help: `most tokens of an answer (default ${NEW_TOKENS})` },
+  'max-new-tokens': { value: 'N', help: `maximum number of tokens in an answer (default ${NEW_TOKENS})` },
   stop: { value: 'TEXT', repeatable: true, help: 'ends the answer; repeatable' },
   'include-stop': { help: 'keep the stop string in the text' },
   seed: { value: 'N', help: 'default 1' },

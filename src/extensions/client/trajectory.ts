@@ -347,7 +347,10 @@ export class ClientTrajectory {
 
   #isOver(): ApiError {
     const how = this.state === 'rewarded' ? 'has its reward' : 'was cancelled';
-    return new ApiError(`This trajectory ${how}, which ended it. Create a client for another.`, { status: 409 });
+    return new ApiError(
+      `This trajectory ${how} and has ended, so it accepts no more calls. Create a new client to start another trajectory.`,
+      { status: 409 },
+    );
   }
 }
 

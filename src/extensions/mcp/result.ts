@@ -7,7 +7,7 @@ type Json = Record<string, unknown>;
 /**
  * Returns texts unchanged, and a line that describes each image, audio or file. Without a text, `structuredContent` is used.
  * Begins with "Error" if the server reports that the tool failed.
- * @param most characters to keep at each end; the run then truncates to maxResponseLength
+ * @param most maximum number of characters to keep at each end; the run then truncates to maxResponseLength
  */
 export function resultText(result: unknown, most: number): string {
   const { content, structuredContent, isError } = isObject(result) ? result : {};

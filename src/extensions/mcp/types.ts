@@ -25,7 +25,7 @@ export interface McpStats {
   connections: number;
   /** Connections that were lost. */
   lost: number;
-  /** Connections that were reopened after a loss. */
+  /** Number of connections reopened after being lost. */
   reconnects: number;
   /** Server requests that were refused: sampling, elicitation, roots. */
   refusedRequests: number;

@@ -34,7 +34,7 @@ export type Process = Generator<number | Signal, void, void>;
 
 interface Timer {
   at: number;
-  /** Order of creation, in which timers of the same time fire. */
+  /** Creation order; timers due at the same time fire in this order. */
   order: number;
   run: () => void;
 }

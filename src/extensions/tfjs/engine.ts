@@ -53,7 +53,7 @@ export interface TfjsEngineOptions {
 
 /**
  * Loads tfjs and creates the engine on the device of `gpu`.
- * @param maxTokenLen most rows of a batch. Throws InputError if their attention scores would not fit a binding.
+ * @param maxTokenLen maximum number of rows in a batch. Throws InputError if their attention scores would not fit a binding.
  */
 export async function createTfjsEngine(
   gpu: Gpu,

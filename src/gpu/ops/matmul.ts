@@ -81,14 +81,14 @@ export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVaria
   return compiledTile(gpu, best);
 }
 
-/** Returns a compiled tile with the same bits, until the wanted one is compiled: the one for the most rows. */
+/** Returns a compiled tile with the same bits, until the wanted one is compiled: the one for the largest number of rows. */
 function compiledTile(gpu: Gpu, wanted: MatmulVariant): MatmulVariant {
   const there = matmulTable(gpu).filter(([, tile]) => !gpu.isCompiling(matmulKernel(tile)));
   return there.at(-1)?.[1] ?? wanted;
 }
 
 /**
- * Most sums that a hardware GPU's thread has registers for. A software adapter spills them to a stack without being
+ * Maximum number of sums that a hardware GPU's thread has registers for. A software adapter spills them to a stack without being
  * slower.
  */
 const MOST_SUMS = 64;
@@ -108,7 +108,7 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
 export const matmulKernels = (gpu: Gpu): Kernel[] => kernelsOf(matmulTable(gpu));
 
 /**
- * Returns the kernels to compile first. Tiles for most rows are postponed, because a software adapter compiles them
+ * Returns the kernels to compile first. Tiles for many rows are postponed, because a software adapter compiles them
  * slowest.
  */
 export function firstMatmulKernels(gpu: Gpu): Kernel[] {
@@ -117,7 +117,7 @@ export function firstMatmulKernels(gpu: Gpu): Kernel[] {
 }
 
 /**
- * Multiplications after which a missing tile for most rows has cost a software adapter as much time as its compilation.
+ * Multiplications after which a missing tile for many rows has cost a software adapter as much time as its compilation.
  */
 export const WORTH_COMPILING = 5e9;
 

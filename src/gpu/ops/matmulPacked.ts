@@ -39,7 +39,7 @@ const PLAIN: PackedTable = [
   [4, 'plain_2x8'],
   [Infinity, 'plain_8x8'],
 ];
-/** Largest number of rows for each tile. */
+/** Tiles by adapter family, each with the maximum number of rows that it is used for. */
 const BY_ROWS: Record<AdapterFamily, PackedTable> = {
   four: [
     [4, 'subgroup4_4x8'],

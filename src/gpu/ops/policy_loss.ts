@@ -37,7 +37,7 @@ export interface LossKernels {
 /** Returns a kernel's file from its bindings on. The loss's own text replaces everything before them. */
 const frameOf = (code: string): string => code.slice(code.indexOf('@group(0) @binding(0)'));
 
-/** Most fields in the parameters of a kernel. */
+/** Maximum number of fields in the parameters of a kernel. */
 const MOST_PARAMS = 64;
 
 function joined<R extends string, W extends string>(

@@ -31,7 +31,7 @@ export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens
   key: [number, number];
   /** True to always take the most likely token. Default: false, so the answer is sampled as in training. */
   greedy?: boolean;
-  /** Most tokens of prompt and answer, if the engine has space for more than the config sets. */
+  /** Maximum number of tokens of prompt and answer, if the engine has space for more than the config sets. */
   contextLength?: number;
 }
 

@@ -19,7 +19,7 @@ export const SHORTHANDS: readonly { key: string; sets: readonly string[]; as: (v
 const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
 
 /**
- * True for a key that some recipe sets, and for the numbers of a loss. A file's value of such a key belongs to the
+ * True for a key that some recipe sets, and for the numeric parameters of a loss. A file's value of such a key belongs to the
  * file's own algorithm.
  */
 export const isDecidedByRecipe = (path: string): boolean =>

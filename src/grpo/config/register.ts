@@ -15,7 +15,7 @@ const registered = new Set<string>();
 
 /**
  * Registers a loss for `actor.policyLoss.lossMode: <name>`, and for `algorithm.name: <name>`, so that `compare` can
- * name it. Its numbers become keys of `actor.policyLoss`. A later registration of the same name replaces it. Throws
+ * name it. Its numeric parameters (`numbers`) become keys of `actor.policyLoss`. A later registration of the same name replaces it. Throws
  * InputError for the name of a built-in loss.
  */
 export function registerPolicyLoss(name: string, loss: PolicyLoss): void {

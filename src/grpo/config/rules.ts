@@ -127,12 +127,12 @@ const ADAPTERS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['model.quantization', 'model.loraRank'],
     when: (c) => !hasAdapters(c) && c.model.quantization !== 'none',
-    say: 'model.quantization is "{0}", which freezes the weights. Set model.loraRank, say 16, or leave it out.',
+    say: 'model.quantization is "{0}", which freezes the weights. Set model.loraRank (for example 16) to train an adapter, or remove model.quantization.',
   },
   {
     keys: ['trainer.refUpdateFreq', 'model.loraRank'],
     when: (c) => hasAdapters(c) && c.trainer.refUpdateFreq > 0,
-    say: 'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself. Leave it out, or model.loraRank: 0.',
+    say: 'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself. Remove trainer.refUpdateFreq, or set model.loraRank to 0.',
   },
 ];
 

@@ -22,7 +22,7 @@ import { optimizerKeys } from './schema/actor.ts';
 import { logger } from './schema/trainer.ts';
 
 const model = part({
-  path: text(undefined, 'Checkpoint to start from. Default: fresh weights of the sizes below.'),
+  path: text(undefined, 'Checkpoint to start from. Default: randomly initialised weights of the sizes below.'),
   tokenizerPath: text(
     undefined,
     "Folder with tokenizer.json and tokenizer_config.json. Default: a tokenizer trained on the task's text.",
@@ -41,7 +41,7 @@ const model = part({
   numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
   numAttentionHeads: count(4, 'heads', 'Query heads; must divide hiddenSize into even parts.'),
   numKeyValueHeads: count(4, 'heads', 'Key and value heads; must divide numAttentionHeads.'),
-  initializerRange: positive(0.02, '', 'Standard deviation of fresh weights.'),
+  initializerRange: positive(0.02, '', 'Standard deviation of randomly initialised weights.'),
   maxPositionEmbeddings: count(512, 'tokens', 'Longest sequence.'),
 });
 
@@ -85,7 +85,7 @@ export const SFT_SCHEMA = part({
       trainBatchSize: count(48, 'traces', 'Traces per update.'),
       maxLength: count(320, 'tokens', 'Longest trace. A longer one is refused, never truncated.'),
       chatTemplateKwargs: options('Additional variables of the chat template.'),
-      maxTokenLenPerGpu: count(8192, 'tokens', 'Most tokens per micro-batch. Changes memory only.'),
+      maxTokenLenPerGpu: count(8192, 'tokens', 'Maximum number of tokens per micro-batch. Changes memory only.'),
       valMaxSamples: count(256, 'problems', 'Held-out problems per evaluation.'),
       demonstrations: v.optional(demonstrations, {}),
     }),
@@ -94,7 +94,7 @@ export const SFT_SCHEMA = part({
   optim: v.optional(
     part({
       ...optimizerKeys,
-      lr: positive(3e-3, '', 'Peak learning rate. The default suits a fresh small model.'),
+      lr: positive(3e-3, '', 'Peak learning rate. The default suits a small model trained from scratch.'),
       betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments.'),
       eps: positive(1e-8, '', 'Added to the root of the second moment.'),
       weightDecay: number(0, ANY, '', 'Decay of every trained value; decoupled, except for SGD.'),

@@ -9,7 +9,7 @@ import { InputError } from '../../errors.ts';
 /** Characters; a resolved config has about 6,000. The time to find an error grows with the square of the length. */
 const LONGEST = 2 ** 16;
 const DEEPEST = 32;
-/** Most open brackets; brackets inside texts count too. */
+/** Maximum number of open brackets; brackets inside texts count too. */
 const MOST_OPEN = 64;
 
 /** Parses YAML text. Returns null if the text is empty. Throws InputError. @param what name of the text in errors */

@@ -37,7 +37,7 @@ const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut
 const NO_PARAMETERS = { type: 'object' as const, properties: {}, required: [] };
 const SCHEMAS = 'tool schemas (rollout.multiTurn.toolSchemasInPrompt)';
 
-/** Most different sequences of roles whose prompts are rendered with markers. */
+/** Maximum number of distinct role sequences whose prompts are rendered with markers. */
 const MAX_SHAPES = 64;
 
 /**

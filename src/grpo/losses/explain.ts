@@ -47,7 +47,7 @@ const MOVED =
   ': the policy has moved since the tries were sampled, or the loss holds more than advantages. It does not measure progress: ' +
   'reward and pass@1 do.';
 const LENGTHS =
-  ', minus the mean advantage of a token: tries of unequal length do not cancel, and here the better ones are ' +
-  'longer where it is negative, shorter where it is positive. It does not measure progress: reward and pass@1 do.';
+  ', the negated mean advantage per token. Advantages do not cancel when tries differ in length: a negative value means ' +
+  'that the better tries are longer, a positive one that they are shorter. It does not measure progress: reward and pass@1 do.';
 
 const percent = (share: number) => `${(100 * share).toFixed(0)}%`;

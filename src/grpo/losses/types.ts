@@ -48,7 +48,7 @@ export interface TokenLoss {
   clippedLower?: boolean;
   /** This token's term of `actor/ppo_kl`. Default: oldLogp - logp. */
   kl?: number;
-  /** Additional numbers of the loss, reported under these names as means over trained tokens. */
+  /** Additional values of the loss, reported under these names as means over trained tokens. */
   metrics?: Readonly<Record<string, number>>;
 }
 
@@ -71,13 +71,13 @@ export interface ClipRange {
   clipRatioC: number;
 }
 
-/** Defaults of a loss's own numbers by name. A function computes the default from the clip range. */
+/** Defaults of a loss's own numeric parameters by name. A function computes the default from the clip range. */
 type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => number)>>;
 
-/** Numbers that a row reads: the clip range, and the loss's own numbers from the config or by default. */
+/** Numeric parameters that a row reads: the clip range, and the loss's own parameters from the config or by default. */
 export type LossNumbers<D extends LossDefaults = LossDefaults> = Readonly<Record<keyof D | keyof ClipRange, number>>;
 
-/** A policy loss as a row: value and gradient of one token. `defineLoss` types the numbers of a row. */
+/** A policy loss as a row: value and gradient of one token. `defineLoss` types the parameters of a row. */
 export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   /** Name in errors, for a loss that is not in `POLICY_LOSSES`. */
   name?: string;
@@ -92,12 +92,12 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   zeroAtZeroAdvantage?: boolean;
   /** verl's metrics that this loss reports. Default: all. */
   reports?: readonly LossMetric[];
-  /** The loss's own numbers (keys of `actor.policyLoss`), with their defaults. */
+  /** The loss's own numeric parameters (keys of `actor.policyLoss`), with their defaults. */
   numbers?: D;
   /** Returns the loss of one token and its gradient. */
   row(numbers: LossNumbers<D>, token: TokenRow, sequence: SequenceStats): TokenLoss;
   /**
-   * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the numbers
+   * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the parameters
    * under the names they have here. If missing, `row` itself trains, on the controller's thread, which needs a second
    * forward pass per update.
    */
@@ -116,14 +116,14 @@ interface SequenceTerm<D extends LossDefaults = LossDefaults> {
 }
 
 /**
- * Returns the loss unchanged; types its row by the names of its numbers. @typeParam D names and defaults in `numbers`
+ * Returns the loss unchanged; types its row by the names of its parameters. @typeParam D names and defaults in `numbers`
  */
 export const defineLoss = <const D extends LossDefaults = Record<never, never>>(loss: PolicyLoss<D>): PolicyLoss<D> =>
   loss;
 
 /**
- * Returns a loss with its numbers filled in, as an engine receives it, without KL and entropy terms. `given` may
- * contain numbers that the loss does not read.
+ * Returns a loss with its parameters filled in, as an engine receives it, without KL and entropy terms. `given` may
+ * contain parameters that the loss does not read.
  */
 export function lossSpec(
   loss: PolicyLoss,

@@ -12,7 +12,7 @@ export interface Schedule {
   stepGroups: number;
   /** Steps from one sync to the next. */
   syncSteps: number;
-  /** Most groups generated between two syncs, including those left over at the first one. */
+  /** Maximum number of groups generated between two syncs, including those left over at the first sync. */
   maxGroups: number;
   /** Largest age of a sample's oldest token, in syncs. */
   maxAge: number;

@@ -40,7 +40,7 @@ export class ExperienceQueue {
     const bytes = records.reduce((sum, record) => sum + bytesOf(record), 0);
     if (bytes > this.#maxBytes)
       throw new RangeError(
-        `The experience queue can hold ${this.#maxBytes} bytes, but was given ${bytes} at once. Give fewer records or allow more.`,
+        `The experience queue can hold ${this.#maxBytes} bytes, but was given ${bytes} at once. Raise asyncTraining.queueMib (maxBytes of an ExperienceQueue), or shorten the samples.`,
       );
     await this.#when('put', signal, () => {
       if (this.bytes + bytes > this.#maxBytes) return undefined;

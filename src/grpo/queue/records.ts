@@ -40,8 +40,8 @@ export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { ol
 }
 
 /**
- * Returns a scored sample as a record of the queue that shares the sample's arrays. Tags: status = 'scored', version
- * and newest = the oldest and newest weights of its tokens, worker; `more` is added.
+ * Returns a queue record for a scored sample; the two share their arrays. Tags: status = 'scored'; version and newest =
+ * the oldest and newest weight versions that sampled its tokens; worker; and those in `more`.
  */
 export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
   const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;

@@ -20,7 +20,7 @@ export interface DownloadOptions {
   waitMs?: number | undefined;
   /** A connection that receives less than 64 KiB in this time is aborted, and the attempt has failed. Default: 60 s. */
   silenceMs?: number | undefined;
-  /** Most bytes to read; a longer file is not the expected one. */
+  /** Maximum number of bytes to read; a longer file is not the expected one. */
   maxBytes?: number | undefined;
 }
 

@@ -114,7 +114,7 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
   const { origin, protocol, hostname } = new URL(url);
   if (!token || origin !== endpoint || !(protocol === 'https:' || isLoopback(hostname))) return undefined;
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new InputError('HF_TOKEN holds white space or invalid characters. Set it to the token alone.');
+    throw new InputError('HF_TOKEN contains white space or invalid characters. Set it to the token alone.');
   }
   return token;
 }

@@ -50,7 +50,7 @@ export interface OpenCheckpoint extends TokenizerJson {
   sourceFiles: SourceFiles;
 }
 
-/** Most float32 bytes of a piece, unless one row is longer. */
+/** Maximum number of float32 bytes of a piece, unless one row is longer. */
 const PIECE_BYTES = 8 << 20;
 
 const WEIGHTS = 'model.safetensors';

@@ -73,7 +73,7 @@ async function openWriter(handle: FileHandle, path: string, at: number): Promise
   if (!handle.createSyncAccessHandle) return streamWriter(handle, at);
   const access = await handle.createSyncAccessHandle().catch((error: unknown) => {
     if (!isDomError(error, 'NoModificationAllowedError')) throw error;
-    throw new InputError(`${path} is being written by another tab of this page. Wait for it, or close it.`);
+    throw new InputError(`Another tab of this page is writing ${path}. Wait until it finishes, or close that tab.`);
   });
   access.truncate(at);
   let position = at;

@@ -40,7 +40,7 @@ export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise
 }
 
 /**
- * Returns the tiles to compile in advance. On a software adapter the tiles for most rows compile for seconds, so they
+ * Returns the tiles to compile in advance. On a software adapter the tiles for many rows compile for seconds, so they
  * wait until that is worthwhile.
  */
 function tilesAhead(gpu: Gpu): Kernel[] {

@@ -68,7 +68,7 @@ const KNOWN_ROLES = ['system', 'assistant', 'user', 'tool', 'function', 'ipython
 const KEPT_CHARACTERS = 4e6;
 
 /**
- * Most characters of all untrusted messages: more than 131,072 tokens of English. A longer text could block the
+ * Maximum number of characters of all untrusted messages: more than 131,072 tokens of English. A longer text could block the
  * tokenizer for minutes.
  */
 const MAX_CHARACTERS = 2 ** 19;

@@ -10,12 +10,12 @@ type Json = Record<string, unknown>;
 
 /** Larger than any vocabulary. */
 const MAX_ID = 2 ** 22;
-/** Most steps of a normalizer, pre-tokenizer or decoder, and their greatest nesting. */
+/** Maximum number of steps of a normalizer, pre-tokenizer or decoder, and their greatest nesting. */
 const MAX_STEPS = 100;
 const MAX_DEPTH = 10;
 /** Largest factor by which the steps can lengthen a text. */
 const MAX_GROWTH = 100;
-/** Most added tokens; Gemma 3 has 6,414. Each is searched for in every text. */
+/** Maximum number of added tokens; Gemma 3 has 6,414. Each is searched for in every text. */
 const MAX_ADDED = 20_000;
 const MAX_NAME = 200;
 

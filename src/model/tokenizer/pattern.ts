@@ -20,9 +20,9 @@ interface Item {
 
 const MAX_LENGTH = 20_000;
 const MAX_DEPTH = 50;
-/** Most parts of a path that repeat without bound: the time grows with the text's length to the power of one more. */
+/** Maximum number of parts of a path that repeat without bound. The time grows with the text's length to the power of this plus one. */
 const MAX_UNBOUNDED = 2;
-/** Most ways through a path by its alternatives and bounded repeats, each of which can be tried. */
+/** Maximum number of ways through a path by its alternatives and bounded repeats, each of which can be tried. */
 const MAX_WAYS = 64;
 
 /**

@@ -6,7 +6,7 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { InputError } from '../../errors.ts';
 
-/** Most steps; a conversation of a thousand messages takes about 50,000. */
+/** Maximum number of steps; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
 /** Steps of a loop iteration, which creates a scope. */
 const TURN_STEPS = 3;

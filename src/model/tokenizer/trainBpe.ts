@@ -25,7 +25,7 @@ interface SpecialToken {
 export interface BpeOptions {
   /** Number of all entries: 256 bytes, special tokens, whole words, merges. */
   vocabSize: number;
-  /** Most entries that are whole pre-tokens; 0 = plain BPE. */
+  /** Maximum number of entries that are whole pre-tokens; 0 = plain BPE. */
   maxWords: number;
   specialTokens: SpecialToken[];
 }

@@ -28,7 +28,7 @@ interface Blocks {
   float32(view: View): View;
 }
 
-/** Most bytes read back at a time. */
+/** Maximum number of bytes read back at a time. */
 export const EXPORT_PIECE_BYTES = 32 << 20;
 
 /** Bytes written to the device before it is awaited. */

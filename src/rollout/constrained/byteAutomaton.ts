@@ -119,7 +119,7 @@ export class ByteAutomaton {
     return this.#nodes[state].includes(this.#end);
   }
 
-  /** Fewest bytes to the end of a word. */
+  /** Minimum number of bytes to the end of a word. */
   bytesLeft(state: number): number {
     return this.#left[state];
   }

@@ -9,7 +9,7 @@ export interface CallLanguage {
   step(state: number, byte: number): number;
   /** True inside an incomplete call. */
   isCall(state: number): boolean;
-  /** Fewest bytes to the end of the call; 0 outside of one. */
+  /** Minimum number of bytes to the end of the call; 0 outside of one. */
   bytesLeft(state: number): number;
 }
 

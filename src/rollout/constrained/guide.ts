@@ -143,7 +143,7 @@ export class CallGuide {
   }
 
   /**
-   * Fewest tokens from a state to the end of its call, among the paths that are shortest in bytes. Every byte reduces
+   * Minimum number of tokens from a state to the end of its call, among the paths that are shortest in bytes. Every byte reduces
    * the distance, so this ends although calls can have any length.
    */
   #tokensTo(state: number): number {

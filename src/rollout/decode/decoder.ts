@@ -17,7 +17,7 @@ import type { GpuTimes } from '../server/turnClock.ts';
 export type { Draw, DrawnTokens, SlotSetup } from './draws.ts';
 
 export interface DecoderSizes {
-  /** Most sequences that can run at the same time. */
+  /** Maximum number of sequences that can run at the same time. */
   maxNumSeqs: number;
   /** Tokens after the prompt that one slot can hold. */
   slotCapacity: number;
@@ -223,7 +223,7 @@ export class Decoder {
     return { state: new Uint32Array(data[0]), gpuTimes: times && { prefill, decode, sample: drawing } };
   }
 
-  /** Reads tokens that slots have sampled in this turn: `count` of each, after the first `from`. */
+  /** Reads the tokens that slots sampled this turn: `count` per slot, starting at index `from`. */
   readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     return this.#draws.read(slots);
   }

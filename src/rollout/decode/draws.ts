@@ -175,7 +175,7 @@ export class Draws {
     this.#kept = drawn;
   }
 
-  /** Reads tokens that slots have sampled in this turn: `count` of each, after the first `from`. */
+  /** Reads the tokens that slots sampled this turn: `count` per slot, starting at index `from`. */
   async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.#slotCapacity;
     const parts = slots.map(({ slot, from = 0, count }) => ({

@@ -5,7 +5,7 @@
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 
-/** Most stop strings of a request. */
+/** Maximum number of stop strings of a request. */
 export const MAX_STOP_STRINGS = 16;
 
 /** Throws RangeError for strings that cannot be matched. */

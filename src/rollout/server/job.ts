@@ -36,7 +36,7 @@ export class Job {
   computedTokens = 0;
   /** Tokens sampled since the job got its slot, as of the last read-back. */
   drawnCount = 0;
-  /** Most tokens that passes in flight can sample. */
+  /** Maximum number of tokens that passes in flight can sample. */
   tokensInFlight = 0;
   /** Tokens sampled since the job got its slot that the host has read. */
   hostTokens: number[] = [];

@@ -4,7 +4,7 @@ import type { RunningJob } from './job.ts';
 import type { GpuTimes, PassTimes } from './turnClock.ts';
 
 export interface Pass {
-  /** Jobs that sample tokens in the pass, and the most tokens of each. */
+  /** Jobs that sample tokens in the pass, and the maximum number of tokens for each job. */
   decoding: { job: RunningJob; tokens: number }[];
   /** Jobs of `decoding` that were prefilled by an earlier pass. */
   wereDecoding: ReadonlySet<RunningJob>;

@@ -10,7 +10,7 @@ import type { Job, RunningJob } from './job.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 
 export interface DecodePlan {
-  /** Most decode steps before the next read-back. */
+  /** Maximum number of decode steps before the next read-back. */
   maxSteps: number;
   /** Rows of a pass that checks guessed tokens, to run instead of decode steps. */
   draft?: { rows: PrefillRows; rounds: DraftCheck[][] };

@@ -12,7 +12,7 @@ import { SpeculationGate } from './speculationGate.ts';
 
 /** Decode steps between two read-backs, after which new guesses can be made. */
 const STEPS_BETWEEN_DRAFTS = 4;
-/** Fewest guesses per sequence in a pass. With fewer, the pass costs more than decode steps. */
+/** Minimum number of guesses per sequence in a pass. With fewer, the pass costs more than decode steps. */
 const LEAST_GUESSES = 0.25;
 
 /** TokenSource that adds drafts to another TokenSource. */

@@ -5,7 +5,7 @@
  */
 
 export interface SpeculativeOptions {
-  /** Most tokens per guess. */
+  /** Maximum number of tokens per guess. */
   maxDraftTokens: number;
   /** Number of last tokens that must have occurred before. */
   minNgram: number;
@@ -15,7 +15,7 @@ export interface SpeculativeOptions {
   adapt: boolean;
 }
 
-/** Most prompts whose samples are stored; the least recently used one is dropped first. */
+/** Maximum number of prompts whose samples are stored; the least recently used one is dropped first. */
 const MAX_PROMPTS = 4096;
 /** Places compared for one guess, latest first, and tokens compared at each. */
 const MAX_PLACES = 16;

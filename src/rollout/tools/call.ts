@@ -40,7 +40,7 @@ export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall 
   return problem === null ? { name, args } : { error: `Error: ${name}: ${problem}`, name };
 }
 
-/** Most levels of nested arguments, because templates, logs and tools traverse them by recursion. */
+/** Maximum number of levels of nested arguments, because templates, logs and tools traverse them by recursion. */
 const DEEPEST_ARGUMENTS = 64;
 
 /**

@@ -17,7 +17,7 @@ export class Episode implements StateOwner {
   readonly timeoutMs?: number;
   readonly save?: NonNullable<StateOwner['save']>;
   readonly restore?: NonNullable<StateOwner['restore']>;
-  /** Runs a turn without a call as a call of the environment. Undefined if the environment has no `step`. */
+  /** Tool that passes a turn without a tool call to the environment's `step`; undefined if it has none. */
   readonly stepTool?: Tool;
   readonly #environment: Environment;
   #observation = '';

@@ -13,7 +13,7 @@ interface Marks {
   quote: string;
 }
 
-/** Most levels of nested arguments. Deeper values are refused, because recursion over them would overflow. */
+/** Maximum number of levels of nested arguments. Deeper values are refused, because recursion over them would overflow. */
 const MAX_DEPTH = 32;
 
 /** `<start_function_call>call:NAME{key:<escape>text<escape>,n:2}<end_function_call>` */

@@ -12,7 +12,7 @@ import type { ToolCall } from './parser.ts';
 export interface ToolLimits {
   /** Milliseconds for one call. A tool that runs longer is aborted, and the model reads a timeout message. */
   toolTimeoutMs: number;
-  /** Most characters of a tool's output that the model reads, as in verl. */
+  /** Maximum number of characters of a tool's output that the model reads, as in verl. */
   maxToolResponseLength: number;
   /** Part of a too long output that is removed: verl's tool_response_truncate_side. */
   toolResponseTruncateSide: TruncateSide;

@@ -14,7 +14,7 @@ import { defineEnvironment } from './environment.ts';
 import { environmentTask } from './environmentTask.ts';
 
 export const ADVENTURE_OPTIONS = {
-  /** Fewest and most rooms of a map, including the exit. */
+  /** Minimum and maximum number of rooms in a map, including the exit. */
   minRooms: 4,
   maxRooms: 6,
   /** Number of useless items on the map. */
@@ -226,7 +226,7 @@ export function solve(from: Adventure, map: AdventureMap): string[] | undefined 
   return undefined;
 }
 
-/** Most lines in a demonstration. */
+/** Maximum number of lines in a demonstration. */
 const MOST_LINES = 12;
 
 /** Demonstrates the shortest way out. With probability `errorRate` a line is replaced by another one with an effect. */

@@ -59,8 +59,8 @@ function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readon
 type GivenTask = Omit<Task, 'reward' | 'environments'> & { environments: readonly [Environment, ...Environment[]] };
 
 /**
- * Adds a reward to a task: the outcome (`Environment.reward`) plus the rewards of tools and steps. `turns` of the reward, for
- * advEstimator turn_loo, holds the reward of each turn, with the outcome in the last. Without an outcome, acc is the score. A
+ * Adds a reward to a task: the outcome (`Environment.reward`) plus the rewards of tools and steps. The reward's `turns` (for
+ * advEstimator turn_loo) lists the reward of each turn; the last includes the outcome. Without an outcome, acc is the score. A
  * sample that ended before its `reset` has no reward.
  */
 export function environmentTask<T extends GivenTask>(task: T): T & Pick<Task, 'reward'> {

@@ -10,7 +10,7 @@ const SPECIAL_TOKENS = [
   { content: '<|endoftext|>', special: true },
   { content: '<|im_start|>', special: true },
   { content: '<|im_end|>', special: true },
-  // Not special, as in Qwen, because the parser must find them in decoded text.
+  // Like Qwen's, these tokens are not special: the parser must find them in decoded text.
   { content: '<tool_call>', special: false },
   { content: '</tool_call>', special: false },
   { content: '<tool_response>', special: false },

@@ -7,7 +7,7 @@ import type { Problem, Task } from '../task.ts';
 
 /** A JSONL text and its name in errors. */
 export interface JsonlFile {
-  /** Name in errors and ids. */
+  /** Name of the file in error messages and problem ids. */
   file: string;
   /** Text with one JSON object per line. */
   text: string;
@@ -81,7 +81,7 @@ export async function readFiles(
 const isList = <T>(value: T | readonly T[] | object): value is readonly T[] => Array.isArray(value);
 const setName = (path: string): string => path.replace(/^.*[\\/]/s, '').replace(/(.)\.[^.]*$/s, '$1');
 
-/** Returns the training and held-out problems of the files. Throws InputError, also if a single problem would have to be both. */
+/** Returns the training and held-out problems of the files. Throws InputError, also for a single problem without a held-out file. */
 export function splitProblems<P extends Problem>(
   { train, val }: JsonlFiles,
   read: ReadProblems<P>,
@@ -92,7 +92,7 @@ export function splitProblems<P extends Problem>(
   if (val !== undefined) return { train: all, test: read(val) };
   if (all.length < 2)
     throw new InputError(
-      `${train.file} holds one problem, which cannot be held out as well. Set task.valPath to another file.`,
+      `${train.file} has only one problem, so none can be held out for validation. Set task.valPath to another file.`,
     );
   const held = Math.ceil(all.length / 8);
   return { train: all.slice(0, -held), test: all.slice(-held) };

@@ -11,7 +11,7 @@ const FRACTION = /\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g;
 /** Matches LaTeX that groups digits: 10{,}000, 10,\\!000, 10\\,000, 10\\ 000, and thin or no-break spaces. */
 const GROUPED = /(?<=\d)(?:\{,\}|,?\\[!,;: ]|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))/g;
 
-/** Most zeros before a number is written with an exponent. */
+/** Maximum number of zeros before a number is written with an exponent. */
 const MAX_ZEROS = 40;
 
 /**

@@ -28,7 +28,7 @@ const RANGES: Record<keyof JavascriptLimits, [number, number]> = {
   maxOutput: [1, 1_000_000],
 };
 
-/** Most concurrent programs, over all tools of this thread. A hostile one uses one core and blocks one worker. */
+/** Maximum number of concurrent programs, over all tools of this thread. A hostile one uses one core and blocks one worker. */
 const WORKERS = 2;
 let sandbox: Promise<Sandbox> | undefined;
 

@@ -1,6 +1,6 @@
 /** Plain data that enters or leaves a sandbox: JSON with NaN and the infinities, limited in size and depth. */
 
-/** Most characters of one value as JSON, in either direction. */
+/** Maximum number of characters of one value as JSON, in either direction. */
 export const MAX_CHARACTERS = 4_000_000;
 const MAX_DEPTH = 64;
 

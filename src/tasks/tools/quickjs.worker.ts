@@ -23,7 +23,7 @@ const STACK_BYTES = 256 * 1024;
 const PAGE_BYTES = 65_536;
 const JOBS_AT_ONCE = 1000;
 const UNSHOWN = 'a value that cannot be shown';
-/** Most levels of a value to print. JSON.stringify takes quadratic time in them, in one call that QuickJS does not count. */
+/** Maximum number of levels of a value to print. JSON.stringify takes quadratic time in them, in one call that QuickJS does not count. */
 const MAX_DEPTH = 500;
 
 /**

@@ -19,7 +19,7 @@ export class Sandbox {
   readonly #idle: Guest[] = [];
   readonly #inTurn: ReturnType<typeof limiter>;
 
-  /** @param workers most programs that run at the same time; others wait */
+  /** @param workers maximum number of programs that run at the same time; others wait */
   constructor(workers: number) {
     this.#inTurn = limiter(workers);
   }

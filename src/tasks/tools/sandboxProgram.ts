@@ -9,7 +9,7 @@ export interface Program {
   clockMs: number;
   /** Bytes of wasm memory, including QuickJS itself: at least LEAST_MEMORY_BYTES. */
   memoryBytes: number;
-  /** Most characters of output. */
+  /** Maximum number of characters of output. */
   maxOutput: number;
   /** 32-bit seed of Math.random. */
   seed: number;

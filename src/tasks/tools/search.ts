@@ -38,7 +38,7 @@ export async function localSearch(documents: readonly Document[]): Promise<Searc
 
 interface HttpSearchOptions {
   url: string;
-  /** Most requests in flight; others wait. Default: 8. */
+  /** Maximum number of requests in flight; others wait. Default: 8. */
   concurrency?: number;
   /** Number of cached answers, by query; the oldest is evicted first. Default: 1000. */
   cacheSize?: number;

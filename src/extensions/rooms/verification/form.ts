@@ -7,8 +7,8 @@ import type { Sample } from '../../../grpo/update/batch.ts';
 import { Rejection, type SampleClaim } from './types.ts';
 
 /**
- * Throws Rejection if a field has the wrong type or the sample is larger than it can be. A sample that passes can be read without type
- * checks.
+ * Throws Rejection if a field has the wrong type or the sample exceeds the config's maximum lengths. A sample that passes can be read
+ * without type checks.
  */
 export function expectWellFormed(
   sample: Sample,

@@ -76,8 +76,8 @@ const optim = part({
 });
 
 /**
- * The loss, and the numbers of single losses. Each number is read by the loss in its name, whose file in `losses/` has
- * its default. A registered loss has its own numbers, which resolve.ts checks.
+ * The loss, and the parameters of single losses. Each parameter is read by the loss in its name, whose file in `losses/`
+ * has the default. A registered loss has its own parameters, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
@@ -145,7 +145,7 @@ export const actor = part({
     verl: 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
   }),
   ppoMaxTokenLenPerGpu: count(4096, 'tokens', {
-    why: 'Most tokens per micro-batch. Changes memory and speed, never the gradient.',
+    why: 'Maximum number of tokens per micro-batch. Changes memory and speed, never the gradient.',
     verl: 'actor_rollout_ref.actor.ppo_max_token_len_per_gpu',
     trl: 'gradient_accumulation_steps',
     note: 'micro-batches are split by tokens',

@@ -36,7 +36,7 @@ export const algorithm = part({
     verl: '=',
   }),
   scaleRewards: choice(undefined, ['group', 'batch', 'none'], {
-    why: 'Std that divides the advantage. From algorithm.name.',
+    why: 'Samples whose standard deviation divides the advantage. Default: set by algorithm.name.',
     trl: 'scale_rewards',
     note: 'group or none: normAdvByStdInGrpo of verl',
   }),
@@ -60,7 +60,7 @@ export const algorithm = part({
       }),
       metric: choice('acc', ['acc', 'score'], { why: 'Value that must differ within a group.', verl: '=' }),
       maxNumGenBatches: count(10, 'batches', {
-        why: 'Most batches generated to fill one batch. The step then trains on the groups that it has.',
+        why: 'Maximum number of batches generated to fill one batch. The step then trains on the groups that it has.',
         verl: '=',
       }),
     }),

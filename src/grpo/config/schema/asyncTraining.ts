@@ -6,7 +6,7 @@ import { choice, count, flag, number, part, positive } from '../keys.ts';
 
 export const asyncTraining = part({
   stalenessThreshold: number(0.5, [0, 8], 'share', {
-    why: 'Share of additional groups to generate between two syncs. 0 = no group is left over, so no group is stale; verl advises at most 1.',
+    why: 'Extra groups to generate between two syncs, as a fraction of those that the steps train on. 0 = no group is left over, so no group is stale; verl advises at most 1.',
     verl: '=',
     note: 'in verl.experimental.fully_async_policy, like the next three',
   }),
@@ -24,5 +24,9 @@ export const asyncTraining = part({
     ['drop', 'wait'],
     'drop = train on groups as they are complete, and drop those that are too old. wait = train on groups in start order, so that none becomes too old.',
   ),
-  queueMib: positive(256, 'MiB', 'Most memory of finished samples. Rollout waits while they take more.'),
+  queueMib: positive(
+    256,
+    'MiB',
+    'Maximum memory of finished samples that wait for their step. Rollout waits while they take more.',
+  ),
 });

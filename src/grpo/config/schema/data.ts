@@ -97,7 +97,7 @@ export const data = part({
     trl: 'chat_template_kwargs',
   }),
   maxResponseLength: count(160, 'tokens', {
-    why: 'Most tokens after the prompt, including tool output.',
+    why: 'Maximum number of tokens after the prompt, including tool output.',
     verl: '=',
     trl: 'max_completion_length',
     note: 'tool output counts, also in verl',

@@ -8,7 +8,7 @@ import { choice, count, flag, names, number, text, part, positive, requiredText 
 
 export const model = part({
   path: requiredText({
-    why: 'Hugging Face checkpoint: a folder, org/name (@revision) or the URL of a folder. Or a .gguf file, or a YAML of webgrpo sft, which runs first.',
+    why: 'Hugging Face checkpoint (a folder, its URL, or org/name, with @revision if needed), a .gguf file, or a config file for `webgrpo sft`, which is run first to produce the model.',
     verl: '=',
     trl: 'model_name_or_path',
   }),
@@ -19,7 +19,7 @@ export const model = part({
   maxMemoryMib: count(
     undefined,
     'MiB',
-    'Most GPU memory to use. Default: no limit, because WebGPU cannot report the free memory.',
+    'Maximum GPU memory to use. Default: no limit, because WebGPU cannot report the free memory.',
   ),
   loraRank: count(0, '', {
     why: 'Rank of LoRA adapters to train while the weights stay frozen. 0 = train every weight.',

@@ -66,7 +66,7 @@ export const reward = part({
         'tokens',
         'Longest judge prompt; for a rubric, including its longest reply. A sample with a longer one is not judged.',
       ),
-      maxNewTokens: count(16, 'tokens', "Most tokens of the judge's reply, which is greedy."),
+      maxNewTokens: count(16, 'tokens', "Maximum number of tokens of the judge's reply, which is greedy."),
       maxNumSeqs: count(
         16,
         'sequences',

@@ -25,18 +25,18 @@ const multiTurn = part({
     verl: '=',
   }),
   maxAssistantTurns: count(6, 'turns', {
-    why: 'Most assistant messages per sample.',
+    why: 'Maximum number of assistant messages per sample.',
     verl: '=',
     trl: 'max_tool_calling_iterations',
     note: "TRL's number is one less: turns after a tool",
   }),
   maxToolCalls: count(5, 'calls', {
-    why: 'Most tool calls per sample, over all turns.',
+    why: 'Maximum number of tool calls per sample, over all turns.',
     verl: 'actor_rollout_ref.rollout.multi_turn.max_parallel_calls',
     note: 'verl limits a turn, we limit the sample',
   }),
   maxToolResponseLength: count(256, 'characters', {
-    why: 'Most characters of a tool output; longer output is truncated.',
+    why: 'Maximum number of characters of a tool output; longer output is truncated.',
     verl: '=',
   }),
   toolResponseTruncateSide: choice('right', ['left', 'right', 'middle'], {
@@ -102,7 +102,7 @@ const speculative = part({
   maxDraftTokens: count(
     8,
     'tokens',
-    'Most tokens guessed at a time for a sequence. The number adapts to how many guesses are right.',
+    'Maximum number of tokens guessed at a time for a sequence. The number adapts to how many guesses are right.',
   ),
   minNgram: count(
     3,
@@ -114,7 +114,7 @@ const speculative = part({
   verifyRows: count(
     undefined,
     'rows',
-    'Most rows of logits that a pass checks. Default: maxNumSeqs, which needs no additional memory.',
+    'Maximum number of rows of logits that a pass checks. Default: maxNumSeqs, which needs no additional memory.',
   ),
 });
 
@@ -180,11 +180,11 @@ export const rollout = part({
     'logit',
     "Subtracted from a token's logit for each time that the turn has it; 0 = off.",
   ),
-  minNewTokens: count(0, 'tokens', { why: 'Fewest tokens of a turn; 0 = off.', min: 0 }),
+  minNewTokens: count(0, 'tokens', { why: 'Minimum number of tokens of a turn; 0 = off.', min: 0 }),
   stop: optionalTexts('Texts that end a turn, even inside a token. Default: only the end token ends a turn.'),
   includeStopStrInOutput: flag(false, "True if tools and rewards read the stop text in the turn. vLLM's name."),
   overSampleRate: number(0, [0, 8], 'share of prompts', {
-    why: 'Share of additional prompts to start. The step trains on the first groups that are complete; 0 = off.',
+    why: 'Extra prompts to start, as a fraction of the batch. The step trains on the first groups to complete; 0 = off.',
     verl: '=',
   }),
   partialRollout: flag(false, 'Continue unfinished groups of overSampleRate in the next step. false = drop them.'),

@@ -15,7 +15,7 @@ export interface JudgedSample {
   places: { group: number; sample: number }[][];
 }
 
-/** Most characters of a token in any vocabulary. Texts that must be too long are not tokenized. */
+/** Maximum number of characters of a token in any vocabulary. Texts that must be too long are not tokenized. */
 const LONGEST_TOKEN = 128;
 
 /**

@@ -10,7 +10,7 @@ import { judgedSample, type JudgedSample } from './prompt.ts';
 export interface RubricOptions {
   /** Judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
   judge: RubricJudge | (() => Promise<RubricJudge>);
-  /** Most tokens of a prompt with its reply; a longer sample is not judged and has no reward. Default: 512. */
+  /** Maximum number of tokens of a prompt with its reply; a longer sample is not judged and has no reward. Default: 512. */
   maxPromptLength?: number;
   /** Samples in one call of the judge. Default: 16. */
   maxNumSeqs?: number;
