@@ -5,6 +5,7 @@
 import { NotFiniteError } from '../errors.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { TrainConfig } from './config/types.ts';
+import type { InFlight } from './generate/samples.ts';
 import { bringWeights } from './pipeline/sharedWeights.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from './types.ts';
 
@@ -47,4 +48,16 @@ export async function importCheckpoint(engine: TrainerEngine, checkpoint: Checkp
 export function isSaveDue({ saveFreq, saveMinutes }: TrainConfig['trainer'], step: number, savedAt: number): boolean {
   const isLate = saveMinutes > 0 && performance.now() - savedAt >= saveMinutes * 60_000;
   return isLate || (saveFreq > 0 && step % saveFreq === 0);
+}
+
+/** Ends the groups in flight, and clears what a failed step or evaluation has left on the engine. */
+export async function abandon({ model, rollout }: TrainerEngine, inFlight: InFlight): Promise<void> {
+  const forget = [
+    () => inFlight.close(),
+    () => model.zeroGrad(),
+    () => rollout.resetCache(),
+    () => rollout.takeStats(),
+  ];
+  // A lost device rejects these calls too.
+  for (const one of forget) await Promise.allSettled([(async () => one())()]);
 }

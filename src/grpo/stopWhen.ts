@@ -35,3 +35,10 @@ export const isEvaluation = (metric: string): boolean => metric.startsWith('val-
 
 /** True if greedy answers end the run, so that every evaluation must include them. */
 export const readsGreedy = ({ trainer }: TrainConfig): boolean => trainer.stopWhen?.metric.endsWith('/greedy') ?? false;
+
+/** Says whether a step is evaluated, and whether it is the start or the end of the run, which are evaluated greedily as well. */
+export function evaluationAt({ trainer }: TrainConfig, step: number): { isDue: boolean; isEnd: boolean } {
+  const { testFreq, totalTrainingSteps } = trainer;
+  const isEnd = step === 0 || step === totalTrainingSteps;
+  return { isEnd, isDue: isEnd || (testFreq > 0 && step % testFreq === 0) };
+}

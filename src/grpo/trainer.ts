@@ -1,7 +1,7 @@
 /** GrpoTrainer: the single controller of a run. */
 
 import { agentLoopOf } from '../rollout/agent/loop.ts';
-import { exportCheckpoint, importCheckpoint, isSaveDue } from './checkpoint.ts';
+import { abandon, exportCheckpoint, importCheckpoint, isSaveDue } from './checkpoint.ts';
 import type { TrainConfig } from './config/types.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
@@ -16,7 +16,7 @@ import { ignoreCancelled } from './pipeline/asyncGroups.ts';
 import { sampleSource } from './pipeline/source.ts';
 import { ScoredTask } from './rewards/scoredTask.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
-import { goalReached, readsGreedy } from './stopWhen.ts';
+import { evaluationAt, goalReached, readsGreedy } from './stopWhen.ts';
 import { type Events, eventsOf, type GrpoTrainerOptions } from './trainerOptions.ts';
 import type { Checkpoint, FitResult, StepInputs, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
@@ -88,8 +88,7 @@ export class GrpoTrainer {
    * three steps in a row with numbers that were not finite.
    */
   async fit(): Promise<FitResult> {
-    const { onCheckpoint } = this.#events;
-    const { trainer } = this.config;
+    const [{ onCheckpoint }, { trainer }] = [this.#events, this.config];
     const history: Metrics[] = [];
     try {
       await checkedProblems(this.#options.task, this.config, 0);
@@ -113,7 +112,7 @@ export class GrpoTrainer {
       const warnings = this.#health.standing;
       return { state: this.state, history, stopped, warnings, ...(reached !== undefined && { reached }) };
     } catch (error) {
-      await this.#abandon();
+      await abandon(this.#options.engine, this.#inFlight);
       throw error;
     }
   }
@@ -157,7 +156,7 @@ export class GrpoTrainer {
     try {
       return await this.#step(step + 1);
     } catch (error) {
-      await this.#abandon();
+      await abandon(this.#options.engine, this.#inFlight);
       if (this.#done === step) {
         this.#problems.moveTo(position);
         this.#restoreInFlight(undefined, inFlightNumbers);
@@ -244,18 +243,14 @@ export class GrpoTrainer {
     };
   }
 
-  /**
-   * Evaluates a step if it is due, and reports its metrics. Returns the reason if the run is done, otherwise undefined.
-   */
+  /** Evaluates a step if that is due, and reports its metrics. Returns the reason if the run is done, otherwise undefined. */
   async #complete(
     { metrics, samples, inputs }: Omit<FinishedStep, 'inputs'> & Partial<FinishedStep>,
     history: Metrics[],
     isFirst: boolean,
   ): Promise<string | undefined> {
     const [{ config }, step] = [this, this.#done];
-    const { testFreq, totalTrainingSteps } = config.trainer;
-    const isEnd = step === 0 || step === totalTrainingSteps;
-    const isDue = isEnd || (testFreq > 0 && step % testFreq === 0);
+    const { isDue, isEnd } = evaluationAt(config, step);
     const { signal } = this.#stopping;
     const evaluate = async (greedy: boolean) =>
       Object.assign(metrics, await this.validate({ greedy, signal }).catch(unlessEnded(signal)));
@@ -273,19 +268,6 @@ export class GrpoTrainer {
     const { signal } = this.#stopping;
     if (signal.aborted || !(await this.#inFlight.ready(signal))) return undefined;
     return this.step().catch(ignoreCancelled);
-  }
-
-  /** Ends the groups in flight, and clears what a failed update or evaluation has left on the engine. */
-  async #abandon(): Promise<void> {
-    const { model, rollout } = this.#options.engine;
-    const forget = [
-      () => this.#inFlight.close(),
-      () => model.zeroGrad(),
-      () => rollout.resetCache(),
-      () => rollout.takeStats(),
-    ];
-    // A lost device rejects these calls too.
-    for (const one of forget) await Promise.allSettled([(async () => one())()]);
   }
 
   #restoreInFlight(state: unknown, inFlightNumbers: readonly number[]): void {
