@@ -11,7 +11,7 @@ export interface TrainPeerResult {
   /** Adapter that the peer used; must be the same as ours. Undefined if no GPU is used. */
   adapter?: string;
   tokensPerSecond: number;
-  /** [E] log-probs of the headline batch with the initial weights, then after one step on it. */
+  /** Log-probs of the tokens of the headline batch: of the initial weights, and after one training step on the batch. */
   logProbs: number[];
   logProbsAfter: number[];
 }

@@ -1,6 +1,6 @@
 /** verl's rollout_corr/* metrics (names here without that prefix), in float64. */
 
-/** One array per sample, all of equal shapes. */
+/** Per-token arrays, one per sample. The arrays of a sample have its number of tokens. */
 export interface Samples {
   /** Log-prob under the training policy before the update. */
   oldLogp: readonly ArrayLike<number>[];
