@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { installedChromium } from '../../src/cli/swiftShader.mjs';
 import { aptInstall } from './apt.mjs';
-import { howToInstall, thisSystem } from './requirements.mjs';
+import { howToInstall, isDebian, thisSystem } from './requirements.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
 
 /** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than this project's page. */
@@ -53,8 +53,9 @@ export function ensureChromium() {
   throw new SetupError(`No Chromium could be installed. ${howToInstall('browser')}; then start again.`, 1);
 }
 
-/** Installs Playwright's build if it can be downloaded, otherwise the distribution's. */
+/** Installs Debian's Chromium on Debian. Elsewhere installs Playwright's build if it can be downloaded, otherwise the distribution's. */
 function installChromium() {
+  if (isDebian() && aptInstall('chromium', 'libvulkan1')) return;
   // Without its system packages first: on a machine that cannot download, this fails before anything is installed.
   const patience = process.env.PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT ?? '10000';
   const env = { PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT: patience };

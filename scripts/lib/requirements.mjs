@@ -1,6 +1,6 @@
 /** Programs that the tests need in addition to the packages: how to install each on this system, and what is skipped without it. */
 
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 
 /**
  * @typedef {'adapter' | 'browser' | 'nats-server' | 'lavapipe'} Program
@@ -9,6 +9,10 @@ import { existsSync } from 'node:fs';
 
 /** @returns {System} */
 export const thisSystem = () => ({ platform: process.platform, hasApt: existsSync('/usr/bin/apt-get') });
+
+/** True on Debian, whose apt-get has a Chromium. Ubuntu's package of that name needs snap. */
+export const isDebian = () =>
+  existsSync('/etc/os-release') && /^ID=debian$/m.test(readFileSync('/etc/os-release', 'utf8'));
 
 /**
  * How to get a program on each kind of system; `other` applies to systems without an entry.
