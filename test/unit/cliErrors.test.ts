@@ -86,7 +86,10 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. Did you mean "train"\?/));
 
 test('an unknown option', () =>
-  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'\. Known options: --json, --import, --dry-run, --help\.$/));
+  refused(
+    ['train', CONFIG, '--fast'],
+    /^Unknown option '--fast'\. Known options: --json, --import, --dry-run, --help\.$/,
+  ));
 
 test('malformed JSONL names its line', async () => {
   const path = join(folder, 'train.jsonl');
