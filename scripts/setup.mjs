@@ -1,7 +1,7 @@
 /**
  * The complete set-up: packages, a WebGPU adapter for Node, a Chromium for the tests. Plain Node without dependencies. Its findings are
- * stored, so a second start takes a few milliseconds. `node scripts/setup.mjs` runs all of it; words after it (adapter, browser,
- * nats-server) select parts, and `system` installs the programs of the distribution alone, without packages of npm.
+ * stored, so a second start takes a few milliseconds. `node scripts/setup.mjs` runs all of it;
+ * `node scripts/setup.mjs system` only installs a missing Chromium and nats-server.
  */
 
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
@@ -89,15 +89,10 @@ function remember(what, asked, found) {
 
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
   try {
-    const words = process.argv.slice(2);
-    const isAsked = (/** @type {string} */ program) => words.length === 0 || words.includes(program);
-    if (words.includes('system')) {
+    if (process.argv[2] === 'system') {
       ensureChromium();
       ensureNatsServer();
-    } else {
-      setup({ adapter: isAsked('adapter'), browser: isAsked('browser') });
-      if (words.includes('nats-server')) ensureNatsServer();
-    }
+    } else setup({ adapter: true, browser: true });
   } catch (error) {
     exitOnSetupError(error);
   }

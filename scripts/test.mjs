@@ -214,17 +214,9 @@ async function runLane(lane, found, words, isAlone) {
   return rows;
 }
 
-/**
- * Installs the programs of the stages in a separate process, so that other stages run meanwhile. `prepare` reports failures.
- * @param {Stage[]} stages
- */
-async function install(stages) {
-  const programs = new Set(stages.map(({ needs }) => needs));
-  const isTested = stages.some(({ count }) => count !== fromExitCode);
-  const words = [...(isTested ? ['adapter', 'nats-server'] : []), ...(programs.has('browser') ? ['browser'] : [])];
-  const args = [join(ROOT, 'scripts', 'setup.mjs'), ...words];
-  if (words.length > 0) await runNodeTimed(args, { cwd: ROOT, env: process.env, isLive: true });
-}
+/** Installs a missing Chromium and nats-server in a separate process, so that other work continues. `prepare` reports failures. */
+const install = () =>
+  runNodeTimed([join(ROOT, 'scripts', 'setup.mjs'), 'system'], { cwd: ROOT, env: process.env, isLive: true });
 
 /**
  * @param {Row[]} rows
@@ -302,16 +294,14 @@ const isFull = process.argv.includes('--full');
 try {
   const started = performance.now();
   const { stages, files } = chosen(words);
-  // On Debian, Chromium and nats-server come from apt-get, which runs beside npm.
-  const isTested = stages.some(({ count }) => count !== fromExitCode);
-  const args = [join(ROOT, 'scripts', 'setup.mjs'), 'system'];
-  const system = isTested && isDebian() && runNodeTimed(args, { cwd: ROOT, env: process.env, isLive: true });
+  // Debian's programs need no package of npm, so apt-get runs beside npm. Elsewhere Playwright installs a Chromium.
+  const needsBrowser = stages.some(({ needs }) => needs === 'browser');
+  const early = needsBrowser && isDebian() ? install() : undefined;
   setup();
-  await system;
   rmSync(RESULTS, { recursive: true, force: true });
   mkdirSync(RESULTS, { recursive: true });
   const checks = CHECKS.filter((stage) => stages.includes(stage));
-  const [rows] = await Promise.all([runLane(checks, new Map(), files, false), install(stages)]);
+  const [rows] = await Promise.all([runLane(checks, new Map(), files, false), early ?? (needsBrowser && install())]);
   const found = prepare(stages);
   for (const group of GROUPS) rows.push(...(await runGroup(group, stages, found, files)));
   // With selected files, or with the additional tests of --full, the shares differ.

@@ -110,89 +110,30 @@ const MB = 1e6;
 /** @param {(number | null)[]} rewards @param {number} from @param {number} [to] */
 const share = (rewards, from, to) => mean(rewards.slice(from, to));
 
+/**
+ * Returns a cell: the spread of a value over the runs of a side.
+ * @param {(run: Run) => number | null | undefined} of
+ * @param {number} digits
+ * @returns {(side: Side) => string}
+ */
+const over =
+  (of, digits) =>
+  ({ runs }) =>
+    spread(runs.map(of), digits);
+
 /** @type {[what: string, cell: (side: Side) => string][]} */
 const ROWS = [
   ['seeds', ({ runs }) => runs.map(({ seed }) => seed).join(', ') || '-'],
-  [
-    'held-out pass@1 before',
-    ({ runs }) =>
-      spread(
-        runs.map(({ before }) => before),
-        3,
-      ),
-  ],
-  [
-    'held-out pass@1 after',
-    ({ runs }) =>
-      spread(
-        runs.map(({ after }) => after),
-        3,
-      ),
-  ],
-  [
-    'mean reward of the first ten steps',
-    ({ runs }) =>
-      spread(
-        runs.map(({ reward }) => share(reward, 0, 10)),
-        3,
-      ),
-  ],
-  [
-    'mean reward of the last ten steps',
-    ({ runs }) =>
-      spread(
-        runs.map(({ reward }) => share(reward, -10)),
-        3,
-      ),
-  ],
-  [
-    'seconds per step',
-    ({ runs }) =>
-      spread(
-        runs.map(({ step }) => step),
-        2,
-      ),
-  ],
-  [
-    'of these, generation',
-    ({ runs }) =>
-      spread(
-        runs.map(({ generation }) => generation),
-        2,
-      ),
-  ],
-  [
-    'of these, update',
-    ({ runs }) =>
-      spread(
-        runs.map(({ update }) => update),
-        2,
-      ),
-  ],
-  [
-    'seconds in all',
-    ({ runs }) =>
-      spread(
-        runs.map(({ usage }) => usage?.seconds),
-        0,
-      ),
-  ],
-  [
-    'CPU seconds in all',
-    ({ runs }) =>
-      spread(
-        runs.map(({ usage }) => usage?.cpuSeconds),
-        0,
-      ),
-  ],
-  [
-    'peak memory, MB',
-    ({ runs }) =>
-      spread(
-        runs.map(({ usage }) => usage && usage.peakBytes / MB),
-        0,
-      ),
-  ],
+  ['held-out pass@1 before', over(({ before }) => before, 3)],
+  ['held-out pass@1 after', over(({ after }) => after, 3)],
+  ['mean reward of the first ten steps', over(({ reward }) => share(reward, 0, 10), 3)],
+  ['mean reward of the last ten steps', over(({ reward }) => share(reward, -10), 3)],
+  ['seconds per step', over(({ step }) => step, 2)],
+  ['of these, generation', over(({ generation }) => generation, 2)],
+  ['of these, update', over(({ update }) => update, 2)],
+  ['seconds in all', over(({ usage }) => usage?.seconds, 0)],
+  ['CPU seconds in all', over(({ usage }) => usage?.cpuSeconds, 0)],
+  ['peak memory, MB', over(({ usage }) => usage && usage.peakBytes / MB, 0)],
   ['set-up, seconds', ({ setup }) => (setup ? setup.seconds.toFixed(0) : '-')],
   ['set-up, MB', ({ setup }) => (setup ? (setup.bytes / MB).toFixed(0) : '-')],
 ];

@@ -6,7 +6,7 @@ import type { TrainConfig } from './config/types.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import type { InFlight, SampleSource, SourceOptions } from './generate/samples.ts';
-import { checkedProblems, completed } from './generate/trainingSet.ts';
+import { checkedProblems, completedConfig } from './generate/trainingSet.ts';
 import { unlessEnded, validate, type ValidateOptions } from './generate/validate.ts';
 import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
@@ -59,7 +59,7 @@ export class GrpoTrainer {
   /** Throws InputError if trainer.totalEpochs counts an endless task. */
   constructor(options: GrpoTrainerOptions) {
     const { task, engine, loss, advantage, inspect, toolParser } = options;
-    const config = completed(options.config, task, engine);
+    const config = completedConfig(options.config, task, engine);
     agentLoopOf(config.rollout.agent.defaultAgentLoop); // throws for an unknown name before anything runs
     this.#options = options;
     this.#events = eventsOf(options);

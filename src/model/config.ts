@@ -210,7 +210,7 @@ function readArchitecture(json: Json): ModelConfig['architecture'] {
   );
 }
 
-/** Throws InputError for every key whose value would change the computation in a way that is not implemented. */
+/** Throws InputError that names the first key whose value would change the computation in a way that is not implemented. */
 function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']): void {
   const refuse = (key: string, allowed: string): never => {
     throw new InputError(

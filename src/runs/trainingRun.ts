@@ -5,7 +5,7 @@
 
 import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '../errors.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
-import { completed } from '../grpo/generate/trainingSet.ts';
+import { completedConfig } from '../grpo/generate/trainingSet.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 import { GrpoTrainer } from '../grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../grpo/trainerOptions.ts';
@@ -243,7 +243,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
 
   async #train(session: S): Promise<FitResult> {
     const host = this.#host;
-    this.config = completed(this.#options.config, session.task, session.engine, session.lora && true);
+    this.config = completedConfig(this.#options.config, session.task, session.engine, session.lora && true);
     const trainer = this.#trainerOf(session);
     const step = await this.#restore(trainer);
     await this.write((folder) => this.#openFolder(folder, step, session));

@@ -58,7 +58,7 @@ function busyTimes(events: TraceEvent[]): Omit<BusyTimes, 'longtasks'> {
   const all = events.filter((event) => event.name === 'RunTask' && mains.has(thread(event)));
   // A task that was running when the trace started or ended has no duration. A trace without processor times would prove nothing.
   const tasks = all.filter(({ tdur }) => tdur !== undefined);
-  if (tasks.length < 0.9 * all.length)
+  if (tasks.length < 0.99 * all.length)
     throw new Error(`${all.length - tasks.length} of ${all.length} tasks have no time.`);
   const longest = (of: (event: TraceEvent) => number) =>
     tasks.reduce((max, event) => Math.max(max, of(event)), 0) / 1000;

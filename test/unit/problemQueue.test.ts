@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
 import { checkFirstPrompts, checkTemplate, requestLosses } from '../../src/grpo/generate/templateCheck.ts';
-import { checkedProblems, completed } from '../../src/grpo/generate/trainingSet.ts';
+import { checkedProblems, completedConfig } from '../../src/grpo/generate/trainingSet.ts';
 import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -192,7 +192,7 @@ test('trainer.totalEpochs: whole batches of an epoch times epochs, of the proble
   const stepsOf = (trainer: object, data: object = {}, task: Task = words) => {
     const all = { trainBatchSize: 3, ...data };
     const tree = { name: 'x', model: { path: 'x' }, data: all, actor: { ppoMiniBatchSize: 3 }, trainer };
-    return completed(resolveTrainConfig(tree), task, wordsEngine).trainer.totalTrainingSteps;
+    return completedConfig(resolveTrainConfig(tree), task, wordsEngine).trainer.totalTrainingSteps;
   };
   expect(stepsOf({ totalEpochs: 5 })).toBe(10); // floor(8 / 3) x 5
   expect(stepsOf({ totalEpochs: 5 }, { filterOverlongPrompts: true, maxPromptLength: lengthOf(1) })).toBe(5); // 4 of 8 fit
@@ -232,7 +232,7 @@ test('an asynchronous task is called once per problem, for all problems of a ste
   await new Promise((resolve) => setTimeout(resolve));
   expect((await queue.take(1))[0].id).toBe('w4');
   await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
-  expect(() => completed(epochs(), { ...later, trainSize: 8 }, wordsEngine)).toThrow(
+  expect(() => completedConfig(epochs(), { ...later, trainSize: 8 }, wordsEngine)).toThrow(
     'counts problems before the run, but task "words" gives promises of them. Set trainer.totalTrainingSteps',
   );
 });

@@ -7,7 +7,7 @@ import { checkTrainRules } from '../../grpo/config/rules.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
-import { completed } from '../../grpo/generate/trainingSet.ts';
+import { completedConfig } from '../../grpo/generate/trainingSet.ts';
 import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
@@ -112,7 +112,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const session = await openSession(await withWarmStart(onDevice));
     closing.push(() => session.close());
     const { engine, task } = session;
-    const config = completed(run.config, task, engine, session.lora && true);
+    const config = completedConfig(run.config, task, engine, session.lora && true);
     const checkpoint = await checkpointToResume(config);
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
-import { completed } from '../../grpo/generate/trainingSet.ts';
+import { completedConfig } from '../../grpo/generate/trainingSet.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -52,7 +52,7 @@ async function dryRun(asked: TrainConfig): Promise<void> {
     );
   const session = await openSession(await withRewardFiles(asked));
   try {
-    const config = completed(asked, session.task, session.engine, session.lora && true);
+    const config = completedConfig(asked, session.task, session.engine, session.lora && true);
     sayPlan(config, asked, session);
     await sayEstimate(config, session, new AbortController().signal);
   } finally {

@@ -19,7 +19,7 @@ export const isLarge = (model: ModelConfig): boolean => parameterCount(model) >=
 
 /**
  * Prints the batches, the algorithm and the learning rate.
- * @param asked the config before `completed`, which has numbers for "auto"
+ * @param asked the config before `completedConfig` replaced "auto" by numbers
  */
 export function sayPlan(
   config: TrainConfig,

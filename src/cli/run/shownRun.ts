@@ -123,7 +123,9 @@ class ShownRun implements RunHost<RunSession> {
         : 'Stopping after this step.';
       say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
-    if (!this.#isEstimated && !session.rollouter) await sayEstimate(this.#run.config, session, estimating.signal);
+    if (!this.#isEstimated && !session.rollouter)
+      // An error here ends step 1 as well, unless trainer.onError skips the sample.
+      await sayEstimate(this.#run.config, session, estimating.signal).catch(() => undefined);
     this.#isEstimated = true;
   }
 

@@ -102,7 +102,7 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
  * without such values. Throws InputError if trainer.totalEpochs counts an endless task.
  * @param isLora same as in `withLr`
  */
-export function completed(
+export function completedConfig(
   config: TrainConfig,
   task: Task,
   { tokenizer, model }: { tokenizer: ChatTokenizer; model: { config: ModelConfig } },
