@@ -1,4 +1,4 @@
-/** GGUF files that a user gave to a page, kept in the browser's own file system: a worker reads them there by name. */
+/** Stores the GGUF files that a user gives to the page in the browser's file system (OPFS), where a worker reads them by name. */
 
 import { InputError } from '../errors.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
@@ -6,13 +6,13 @@ import { type CheckpointFiles, isGguf } from '../model/checkpoint/sourceFiles.ts
 
 const FOLDER = 'gguf';
 
-/** True if a model's address is the name of such a file. */
+/** True if a model's address names a stored GGUF file. */
 export const isKeptGguf = (address: string): boolean => isGguf(address) && !address.includes('/');
 
-/** Name by which a file is kept, of letters that every address takes. */
+/** Returns the name to store a file under: letters, digits, "_", "." and "-" alone, which need no escape in an address. */
 export const keptName = (name: string): string => `${name.replace(/\.gguf$/i, '').replaceAll(/[^\w.-]+/g, '-')}.gguf`;
 
-/** Keeps a file under a name of `keptName`, in place of an older one. Throws InputError if the disk is full. */
+/** Stores a file under a name from `keptName` and replaces an older one. Throws InputError if the disk is full. */
 export async function keepGguf(name: string, file: Blob): Promise<void> {
   const store = await opfsStore(FOLDER);
   const writer = await store.writer(name, 0);
@@ -26,7 +26,7 @@ export async function keepGguf(name: string, file: Blob): Promise<void> {
 
 const PIECE_BYTES = 8 << 20;
 
-/** The kept file. Its size throws InputError if the browser lacks it. */
+/** Returns the stored file. Its `size` throws InputError if the browser lacks it. */
 export async function keptGguf(name: string): Promise<CheckpointFiles> {
   const store = await opfsStore(FOLDER);
   return {

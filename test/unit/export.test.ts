@@ -474,7 +474,7 @@ test.skipIf(!python)('the Python rewards of JSONL tasks are ours (skipped withou
     ).toBe(true);
   });
   for (const pattern of ['(?<=a)b', '\\p{L}', '[\\D]', '[]', '\\u{61}', '[^]'])
-    expect(() => pythonPattern(pattern, 'u'), pattern).toThrow("which Python's re reads otherwise");
+    expect(() => pythonPattern(pattern, 'u'), pattern).toThrow("which Python's re reads differently");
 });
 
 test('an export refuses what it cannot write', async () => {

@@ -1,4 +1,4 @@
-/** reward.py of an exported run: the rewards that are written in Python, with the options of the run. */
+/** Writes reward.py of an exported run: a reward in Python, with the options of the run. */
 
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -46,7 +46,7 @@ function rewardOfJsonl(written: TrainConfig['task']['options']): string {
 
 const LINE_END = String.raw`\n\r\u2028\u2029`;
 const SPACE = String.raw`\t\n\x0b\x0c\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff`;
-/** Characters of the classes that Python reads otherwise. */
+/** Characters of the classes that Python reads differently. */
 const CLASSES: Readonly<Record<string, string>> = { d: '0-9', w: 'A-Za-z0-9_', s: SPACE };
 /** One part of a pattern: an escape, a class, the start of a group, a quantifier, or a character. */
 const PARTS = /\\[^]|\[(?:\\[^]|[^\]])*\]|\(\?(?:<[=!]|<\w+>|[:=!])?|\{\d+(?:,\d*)?\}|[^]/g;
@@ -55,7 +55,7 @@ const PARTS = /\\[^]|\[(?:\\[^]|[^\]])*\]|\(\?(?:<[=!]|<\w+>|[:=!])?|\{\d+(?:,\d
 export function pythonPattern(pattern: string, flags: string): string {
   const refuse = (what: string): never => {
     throw new InputError(
-      `task.options.pattern has ${what}, which Python's re reads otherwise. Write it without, or export another reward.`,
+      `task.options.pattern has ${what}, which Python's re reads differently. Write the pattern without it, or export another reward.`,
     );
   };
   const escaped = (part: string, isInClass: boolean): string => {

@@ -1,4 +1,4 @@
-/** A GGUF file as the parts of a checkpoint: config, tokenizer, and tensors that are read and unpacked when they are asked for. */
+/** Reads a GGUF file as the parts of a checkpoint: config, tokenizer, and tensors that are read and unpacked on request. */
 
 import { InputError } from '../../../errors.ts';
 import { PACKED_BLOCK, packedBytes } from '../../../gpu/packedFormat.ts';
@@ -22,7 +22,7 @@ const ARCHITECTURES: Record<string, ModelConfig['architecture']> = {
   qwen3: 'Qwen3ForCausalLM',
 };
 
-/** Reads the header of `name`, which says where every tensor lies. Throws InputError. */
+/** Reads the header of the file `name`, which has the position of every tensor. Throws InputError. */
 export async function readGguf(files: CheckpointFiles, name: string): Promise<GgufParts> {
   const size = await files.size(name);
   if (size === undefined) throw new InputError(`There is no file ${name}. Check its path.`);
@@ -37,7 +37,7 @@ export async function readGguf(files: CheckpointFiles, name: string): Promise<Gg
   return { config, tensors, tokenizer: tokenizerOf(metadata, { file: name, vocabSize: config.vocabSize }) };
 }
 
-/** The settings of the architecture, which have its name in front. */
+/** Settings of the architecture. Their keys begin with its name. */
 class Settings {
   private readonly metadata: ReadonlyMap<string, GgufValue>;
   private readonly file: string;
@@ -97,7 +97,7 @@ class Settings {
     }
   }
 
-  /** Throws InputError for a setting that would be computed in another way. */
+  /** Throws InputError for a setting that the engine does not compute. */
   private refuseUnsupported(): void {
     for (const [key, allowed] of Object.entries(UNSUPPORTED)) {
       const value = this.get(key);
