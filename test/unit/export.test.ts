@@ -11,7 +11,7 @@ import { loadModelFiles } from '../../src/cli/run/checkpoints.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { withChatTemplate } from '../../src/cli/run/session.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { encodePrompt } from '../../src/rollout/agent/prompt.ts';
+import { encodePrompt, writesSchemas } from '../../src/rollout/agent/prompt.ts';
 import { exported, FIXTURE, RUNS, type StoredIds } from '../exportedPrompts.ts';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { exportedTokenizerConfig } from '../../src/cli/export/chatTemplate.ts';
@@ -228,7 +228,7 @@ describe.each(['trl', 'verl'])('prompts of %s', (peer) => {
       const { chatTemplateKwargs } = ours.data;
       const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
       const task = await openTask(ours.task);
-      const { toolSchemasInPrompt } = ours.rollout.multiTurn;
+      const toolSchemasInPrompt = writesSchemas(ours.rollout, tokenizer);
       const first = ours.task.path === undefined ? 0 : Number(task.trainSize) - 1;
       const problem = await task.train(first, ours.seed);
       expect(prompt).toEqual([...encodePrompt({ tokenizer, problem, tools: task.tools ?? [], toolSchemasInPrompt })]);

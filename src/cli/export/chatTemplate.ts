@@ -8,7 +8,7 @@ import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { ChatTemplates } from '../../model/tokenizer/template.ts';
-import { openAiSchema } from '../../rollout/agent/prompt.ts';
+import { openAiSchema, writesSchemas } from '../../rollout/agent/prompt.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { calculator } from '../../tasks/tools/calculator.ts';
 
@@ -58,7 +58,7 @@ export function exportedTokenizerConfig(
   const { tokenizerConfigJson } = files;
   const tokenizer = modelTokenizer(files, chatTemplateKwargs);
   const { multiTurn } = config.rollout;
-  const shown = JSON.stringify(multiTurn.toolSchemasInPrompt ? tools.map(openAiSchema) : []);
+  const shown = JSON.stringify(writesSchemas(config.rollout, tokenizer) ? tools.map(openAiSchema) : []);
   const given = JSON.stringify(callsTools(config) ? EXPORTED_TOOLS.map(openAiSchema) : []);
   const forTrl = peer === 'trl' && callsTools(config);
   const template = [

@@ -12,7 +12,7 @@ import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import { promptOf } from '../../rollout/agent/prompt.ts';
+import { promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { dtypeNote, judgeCheckpoint } from '../../workers/engineSpec.ts';
@@ -170,7 +170,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     );
     return;
   }
-  const { toolSchemasInPrompt } = rollout.multiTurn;
+  const toolSchemasInPrompt = writesSchemas(rollout, tokenizer);
   for (const problem of [...heldOut, ...training])
     promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
 }
