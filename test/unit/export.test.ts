@@ -130,6 +130,7 @@ test('TRL: evaluation, and settings with other meanings, are exported or reporte
   expect(never.settings).not.toHaveProperty('eval_strategy');
   expect(never.settings).not.toHaveProperty('eval_steps');
   expect(never.said).toContain('trainer.testFreq 0');
+  expect(of().said).toContain('actor.ppoMaxTokenLenPerGpu 4096');
   // Two updates per step, or one.
   expect(of().said).toEqual(expect.arrayContaining(['actor.shuffle true', 'actor.lossAggMode token-mean']));
   const one = of('actor.ppoMiniBatchSize=16', 'actor.shuffle=false').said;
@@ -375,6 +376,17 @@ test('a JSONL task is exported with all its problems', async () => {
   expect(answers.toSorted()).toEqual(Array.from({ length: 14 }, (_, i) => `City ${i}`).toSorted());
   expect(() => rewardOf(config(...asJsonl(path, 'reward=module', 'module=x.js')))).toThrow(
     'task.options.reward is "module"',
+  );
+});
+
+test.each(['trl', 'verl'])('%s: problems that name another agent loop are counted', async (peer) => {
+  const path = join(folder, 'loops.jsonl');
+  const loops = ['single_turn', 'tool_agent', undefined, 'single_turn'];
+  const lines = loops.map((loop, i) => JSON.stringify({ prompt: `${i}?`, answer: `${i}`, agent_name: loop }));
+  writeFileSync(path, lines.join('\n'));
+  const { notCarried } = await exported(peer, 'loops', asJsonl(path));
+  expect(notCarried).toContain(
+    'agent_name: 2 of 4 problems name another loop (single_turn); all run by rollout.agent.defaultAgentLoop.',
   );
 });
 

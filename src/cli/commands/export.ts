@@ -84,7 +84,8 @@ export const exportRun: Command = {
     const { files, ...run } = await TARGETS[peer](config, splits);
     files.set('reward.py', reward);
     const turns = peer === 'verl' && callsTools(config) ? turnNotCarried(model) : [];
-    const notCarried = [...toolsNotCarried(config, tools), ...turns, ...run.notCarried];
+    const problems = splits.flatMap((split) => split.problems);
+    const notCarried = [...toolsNotCarried(config, tools, problems), ...turns, ...run.notCarried];
     files.set('README.md', readme(peer, config, { dtype: String(flags['dtype'] ?? 'float32'), notCarried }));
     for (const [name, bytes] of await modelFiles({ ...model, tokenizerConfigJson }, readDtype(flags['dtype'])))
       files.set(`model/${name}`, bytes);

@@ -5,6 +5,7 @@ import { agentLimits } from '../../grpo/generate/options.ts';
 import { checkTemplate } from '../../grpo/generate/templateCheck.ts';
 import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
+import { isGguf } from '../../model/checkpoint/sourceFiles.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -66,6 +67,7 @@ export async function openSession(
     say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
     const lora = loraSettings(config, model.adapter);
     if (lora) say(adapterLine(model.config, lora));
+    if (lora && use === 'train' && isGguf(model.base)) say(MERGE_FOR_PEFT);
     const judge = use === 'train' ? judgeCheckpoint(config) : undefined;
     const judgeModel = judge === undefined ? undefined : await openJudge(judge);
     const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
@@ -112,6 +114,10 @@ export function loraSettings(config: TrainConfig, adapter: Adapter | undefined):
   }
   return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
 }
+
+/** Printed because a saved adapter names its base, and PEFT finds only folders and models of the Hub. */
+const MERGE_FOR_PEFT =
+  'adapters: PEFT cannot load them over a .gguf file. To use the result elsewhere, run "webgrpo merge --model RUN --out FOLDER".';
 
 function adapterLine(config: ModelConfig, lora: LoraConfig): string {
   const { targetModules, rank, alpha, useRslora } = lora;
