@@ -1,5 +1,6 @@
 /** WebGPU for Node: installs Dawn as `navigator.gpu`. */
 
+import { totalmem } from 'node:os';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
@@ -67,6 +68,12 @@ async function withDriver(create: () => GPU): Promise<GPU> {
 /** Returns the maximum number of bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */
 export async function adapterBindingBytes(): Promise<number> {
   return bindingBytes((await requestAdapter()).limits);
+}
+
+/** Returns the bytes that a device can hold, if that is known: a software adapter uses the memory of the machine. Throws NoAdapterError. */
+export async function adapterMemory(): Promise<number> {
+  const { info, features } = await requestAdapter();
+  return summaryOf(info, features).isSoftware ? totalmem() : Infinity;
 }
 
 const REST_MS = 0.2;

@@ -9,7 +9,14 @@ import { checkParser, type PromptOptions } from '../../src/tasks/gsm8k/prompt.ts
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
-import { checkBindings, type PlanItem, planMemory, planSavings, totalBytes } from '../../src/workers/memoryPlan.ts';
+import {
+  aboveMemory,
+  checkBindings,
+  type PlanItem,
+  planMemory,
+  planSavings,
+  totalBytes,
+} from '../../src/workers/memoryPlan.ts';
 
 const shapeOf = (name: string) =>
   parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
@@ -36,6 +43,8 @@ test.each([
   expect(plan.find(({ name }) => name === 'weights')!.bytes).toBeGreaterThan(4 * parameterCount(shape));
   expect(planSavings(sizes).map(({ change }) => change)).toContain('model.quantization=int4');
   expect(totalBytes(planMemory({ ...sizes, weightFormat: 'int8' }))).toBeLessThan(totalBytes(plan));
+  expect(aboveMemory(sizes, totalBytes(plan))).toBeUndefined();
+  expect(aboveMemory(sizes, totalBytes(plan) - 1)).toMatch(/Each alone would save: .*rollout\.maxNumSeqs=/);
   checkParser((config.task.options as Partial<PromptOptions>).parser);
   expect(read(file)).toContain('Not run by us');
 });

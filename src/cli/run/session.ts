@@ -27,10 +27,10 @@ import {
 } from '../../workers/localEngine.ts';
 import '../../tfjs.ts';
 
-import { planLines, planMemory } from '../../workers/memoryPlan.ts';
+import { aboveMemory, planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../workers/splitEngine.ts';
 import { type AdaptedModel, findAdapter, type LoadedModel, loadModelFiles, loadWithAdapter } from './checkpoints.ts';
-import { adapterBindingBytes, installDawn } from '../dawn.ts';
+import { adapterBindingBytes, adapterMemory, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
@@ -235,7 +235,10 @@ async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> 
   const offered = await withOfferedDtype(spec);
   const note = dtypeNote(spec, offered);
   if (note) say(note);
-  for (const line of planLines(planMemory({ ...offered, maxArenaBytes: await adapterBindingBytes() }))) say(line);
+  const planned = { ...offered, maxArenaBytes: await adapterBindingBytes() };
+  for (const line of planLines(planMemory(planned))) say(line);
+  const warning = aboveMemory(planned, await adapterMemory());
+  if (warning !== undefined) say(warning);
   say(COMPILING);
   const engine = await createLocalEngine(await withTable(offered), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;
