@@ -91,17 +91,7 @@ describe('hostile requests get one clear error', () => {
       'only { type: "text", text }',
     ],
     ['an output of no call', message({ role: 'tool' }), 400, 'messages[0].tool_call_id is undefined'],
-    ['an unknown model', { messages: [QUESTION], model: 'gpt-4o' }, 404, 'There is no model "gpt-4o"'],
-    ['another temperature', { messages: [QUESTION], temperature: 0.2 }, 400, 'temperature is 0.2, but the run samples'],
     ['a temperature of a wrong type', { messages: [QUESTION], temperature: '1' }, 400, 'temperature is "1"'],
-    ['two replies', { messages: [QUESTION], n: 2 }, 400, 'n is 2'],
-    ['a forced call', { messages: [QUESTION], tool_choice: 'required' }, 400, 'no call can be forced'],
-    [
-      'a schema',
-      { messages: [QUESTION], response_format: { type: 'json_object' } },
-      400,
-      'JSON is constrained only in tool calls',
-    ],
     ['tools of a wrong type', { messages: [QUESTION], tools: {} }, 400, 'tools is an object'],
     [
       'a tool without a name',
@@ -130,13 +120,6 @@ describe('hostile requests get one clear error', () => {
       { messages: [QUESTION], metadata: { group: '../x' } },
       400,
       'cannot name a group',
-    ],
-    ['an unknown parameter', { messages: [QUESTION], thinking: true }, 400, '"thinking" is not served'],
-    [
-      'a prototype key',
-      '{"messages":[{"role":"user","content":"Hi"}],"__proto__":{"n":2}}',
-      400,
-      '"__proto__" is not served',
     ],
     ['too long a conversation', message({ content: 'two plus two '.repeat(400) }), 400, 'but a context holds 400'],
   ])('%s', async (_, body, status, words) => {
