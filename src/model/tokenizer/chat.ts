@@ -377,8 +377,13 @@ function idsOf(tokenizer: Tokenizer, text: string): number[] {
   }
 }
 
-function tooLong(length: number): InputError {
-  return new InputError(
+/** A conversation with a text that the tokenizer cannot encode because of its length. */
+export class TextTooLongError extends InputError {
+  override name = 'TextTooLongError';
+}
+
+function tooLong(length: number): TextTooLongError {
+  return new TextTooLongError(
     `A conversation has texts of ${length} characters, which are too many for this tokenizer. At most ${MAX_CHARACTERS} are ` +
       'encoded, and without white space fewer. Leave the problem out, or lower rollout.multiTurn.maxToolResponseLength.',
   );
