@@ -176,7 +176,7 @@ describe('hostile requests get one clear error', () => {
       expect([(await ask('/v1/models', undefined, { method })).status, method]).toEqual([405, method]);
     expect((await ask('/v1/models', undefined, { method: 'HEAD' })).said).toBe('');
     expect((await ask('/v1/chat/completions')).headers.get('allow')).toBe('POST');
-    expect((await ask('/v1/step', {})).json!.error.message).toBe('0 groups are complete, but the step takes 1.');
+    expect((await ask('/v1/step', {})).json!.error.message).toMatch('0 groups are complete, but the step takes 1.');
     const text = { 'content-type': 'text/plain' };
     expect((await ask('/v1/chat/completions', {}, { headers: text })).status).toBe(415); // a page can send this without a preflight request
     const rebound = await raw(url, 'GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n');

@@ -11,13 +11,18 @@ import type { AddressInfo } from 'node:net';
 import { describe, DeviceLostError, InputError } from '../../errors.ts';
 import { ApiError } from '../../extensions/client/index.ts';
 import { jsonDepth } from '../../tasks/tools/plain.ts';
+import { oneLine } from '../process/startedAs.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {
+  /** True for a request without a body. */
+  isEmpty?: boolean;
   /** Reads and parses the body. */
   json(): Promise<unknown>;
   /** Aborts if the client disconnects before the answer was sent. */
   signal: AbortSignal;
+  /** Digest of the caller's X-Client-Id header or API key. Undefined if it sends neither. */
+  client?: string | undefined;
 }
 
 /** A JSON body, or `events` that are sent one by one as server-sent events. */
@@ -39,18 +44,22 @@ export interface ListenOptions {
   /** Time limits in milliseconds to receive a request's headers, and the complete request. */
   headersMs?: number;
   requestMs?: number;
+  /** Time limit in milliseconds for answers in flight when the server closes. */
+  closeMs?: number;
 }
 
 export interface Listening {
   /** http://host:port */
   url: string;
-  /** Resolves once every connection is closed. */
+  /** Sends the answers in flight, then closes every connection. Resolves once all are closed. */
   close(): Promise<void>;
 }
 
 /** A conversation of the longest context has a few hundred kilobytes. */
 const MAX_BODY_BYTES = 4 * 2 ** 20;
 const MAX_DEPTH = 64;
+/** Kinds of refusals that are logged. Callers can name any parameter. */
+const MAX_KINDS = 64;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 
 const isLoopback = (host: string): boolean => LOOPBACK.includes(host);
@@ -65,7 +74,7 @@ export function checkReach(host: string, token: string | undefined): void {
 
 /** Starts the server. Throws InputError if other machines could reach the host without a token, and if the port is taken. */
 export async function listen(routes: Routes, options: ListenOptions): Promise<Listening> {
-  const { host, port, token, headersMs = 10_000, requestMs = 60_000 } = options;
+  const { host, port, token, headersMs = 10_000, requestMs = 60_000, closeMs = 5000 } = options;
   checkReach(host, token);
   const server = createServer({
     headersTimeout: headersMs,
@@ -74,9 +83,15 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
     maxHeaderSize: 16_384,
     keepAliveTimeout: 5000,
   });
+  const answering = new Set<ServerResponse>();
+  const refusals = new Refusals();
+  let isClosing = false;
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
     server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-      void answer(routes, options, request, response);
+      answering.add(response);
+      response.on('close', () => answering.delete(response));
+      if (isClosing) response.shouldKeepAlive = false;
+      void answer(routes, options, refusals, request, response);
     });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
@@ -97,7 +112,12 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
   const { port: taken } = server.address() as AddressInfo;
   const close = async () => {
     const closed = once(server, 'close');
+    isClosing = true;
+    for (const response of answering) response.shouldKeepAlive = false;
     server.close();
+    const late = setTimeout(() => server.closeAllConnections(), closeMs);
+    await Promise.all([...answering].map((response) => once(response, 'close')));
+    clearTimeout(late);
     server.closeAllConnections();
     await closed;
   };
@@ -107,6 +127,7 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
 async function answer(
   routes: Routes,
   options: ListenOptions,
+  refusals: Refusals,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -131,11 +152,14 @@ async function answer(
       throw new ApiError(`${path} takes ${methods}, not ${method}.`, { status: 405 });
     }
     const json = () => readJson(request, response);
-    const result = await action({ json, signal: gone.signal });
+    const { 'content-length': length = '0', 'transfer-encoding': coding } = request.headers;
+    const isEmpty = length === '0' && coding === undefined;
+    const result = await action({ isEmpty, json, signal: gone.signal, client: clientOf(request) });
     if ('events' in result) await sendEvents(response, result.events, gone.signal);
     else send(request, response, 200, result.body);
   } catch (error) {
     if (gone.signal.aborted || response.headersSent) return void response.destroy();
+    refusals.log(error);
     send(request, response, ...failure(error));
   }
 }
@@ -144,6 +168,20 @@ const LOST = new ApiError(
   'The GPU device was lost in this call, and what it had computed is dropped. Make it again: it waits for a fresh device.',
   { status: 503, code: 'device_lost' },
 );
+
+/** Logs the first refusal of each kind. */
+class Refusals {
+  readonly #kinds = new Set<string>();
+
+  log(error: unknown): void {
+    if (!(error instanceof InputError)) return; // `failure` logs those
+    const { status = 400, code = null, param = null } = error instanceof ApiError ? error : {};
+    const kind = `${status} ${code ?? param?.replaceAll(/\d+/g, '') ?? ''}`;
+    if (this.#kinds.has(kind) || this.#kinds.size >= MAX_KINDS) return;
+    this.#kinds.add(kind);
+    say(`a request was refused with ${status}, the first of its kind: ${oneLine(error.message)}`);
+  }
+}
 
 function failure(error: unknown): [number, unknown] {
   if (error instanceof ApiError) return [error.status, error.body];
@@ -211,16 +249,31 @@ function checkCaller(
     );
   if (!isAllowed) return;
   response.setHeader('Access-Control-Allow-Origin', origin);
-  response.setHeader('Vary', 'Origin');
+  response.setHeader('Vary', 'Origin, Access-Control-Request-Headers');
   response.setHeader('Access-Control-Allow-Methods', 'GET, POST, DELETE');
-  response.setHeader('Access-Control-Allow-Headers', 'authorization, content-type');
+  const asks = headers['access-control-request-headers'] ?? '';
+  const isPlain = /^[\w-]+(, *[\w-]+)*$/.test(asks);
+  response.setHeader('Access-Control-Allow-Headers', isPlain ? asks : 'authorization, content-type');
+  response.setHeader('Access-Control-Expose-Headers', 'retry-after, www-authenticate');
+}
+
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+/** Returns the caller's API key. */
+const keyOf = ({ headers }: IncomingMessage): string | undefined =>
+  /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
+
+/** Returns a digest of the name that the caller gives itself, or of its key. Checkpoints contain it, so it must not show the key. */
+function clientOf(request: IncomingMessage): string | undefined {
+  const name = request.headers['x-client-id'];
+  const given = typeof name === 'string' && name !== '' ? `id ${name}` : keyOf(request) && `key ${keyOf(request)}`;
+  return given && digest(given).toString('hex').slice(0, 16);
 }
 
 /** Throws ApiError for a wrong token. The time of the comparison does not depend on the token. */
-function checkToken({ headers }: IncomingMessage, token: string | undefined): void {
+function checkToken(request: IncomingMessage, token: string | undefined): void {
   if (token === undefined) return;
-  const digest = (text: string) => createHash('sha256').update(text).digest();
-  const given = /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
+  const given = keyOf(request);
   if (given !== undefined && timingSafeEqual(digest(given), digest(token))) return;
   const what = given === undefined ? 'The request has no token' : 'The token is wrong';
   throw new ApiError(`${what}. Send "Authorization: Bearer" with the token that the server was started with.`, {
@@ -233,6 +286,11 @@ async function readJson(request: IncomingMessage, response: ServerResponse): Pro
   const { headers } = request;
   if (!/^application\/json\b/i.test(headers['content-type'] ?? ''))
     throw new ApiError('The body must be JSON, with "Content-Type: application/json".', { status: 415 });
+  const { 'content-encoding': encoding = 'identity' } = headers;
+  if (encoding !== 'identity')
+    throw new ApiError(`The body is encoded as ${JSON.stringify(encoding.slice(0, 40))}. Send it as plain JSON.`, {
+      status: 415,
+    });
   const tooLarge = () =>
     new ApiError(`The body is larger than ${MAX_BODY_BYTES} bytes, which no context holds.`, { status: 413 });
   if (Number(headers['content-length'] ?? 0) > MAX_BODY_BYTES) throw tooLarge();

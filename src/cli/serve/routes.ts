@@ -38,6 +38,7 @@ const ID = v.object({ id: v.string('the id of a completion, or "group/trajectory
 /** Schema of a reward; `ClientTrajectory.reward` validates the numbers. */
 const REWARD = { id: v.unknown(), reward: v.unknown(), acc: v.unknown(), turns: v.unknown(), extra: v.unknown() };
 const GROUPS = '1, 2, 3, ... or "all"';
+const RESET = { complete: v.optional(v.boolean('true to drop complete groups, too; or false')) };
 const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, GROUPS)], GROUPS)) };
 
 /** Returns the routes of a run. */
@@ -47,17 +48,18 @@ export function routes(run: ServedRun): Routes {
   const model = { id: groups.served.name, object: 'model', created, owned_by: 'webgrpo' };
   let calls = 0;
 
-  async function complete(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
+  async function complete(request: HttpRequest, place: EpisodeName): Promise<HttpAnswer> {
     const call = readRequest(await request.json(), groups.served);
-    if (calls >= maxCalls)
+    const replies = call.n ?? 1;
+    if (calls > 0 && calls + replies > maxCalls)
       throw new ApiError(`${maxCalls} calls are in flight, which is the limit. Try again later.`, {
         status: 429,
         code: 'too_many_calls',
       });
-    const trajectory = episodeOf(groups, call, name);
-    calls++;
+    const trajectory = episodeOf(groups, call, { ...place, owner: request.client });
+    calls += replies;
     const over = () => {
-      calls--;
+      calls -= replies;
       // The episode's first call failed, so the caller has no name for it.
       if (trajectory.name === undefined && trajectory.rows().length === 0) trajectory.abort();
     };
@@ -79,9 +81,12 @@ export function routes(run: ServedRun): Routes {
     steps: run.step ? 'manual' : 'auto',
     calls,
     open_trajectories: groups.size,
+    unrewarded_trajectories: groups.unrewarded,
     incomplete_groups: groups.incomplete,
     complete_groups: groups.complete,
     groups_per_step: run.trainBatchSize,
+    /** Requests with each field that was taken and changes nothing. */
+    hints: groups.hints,
   });
 
   const gets = (body: () => unknown): Actions => ({ GET: () => ({ body: body() }) });
@@ -93,8 +98,9 @@ export function routes(run: ServedRun): Routes {
     'v1/metrics': gets(() => ({ object: 'metrics', metrics: run.metrics() ?? null })),
     'v1/chat/completions': { POST: (request) => complete(request, name) },
     'v1/rewards': { POST: (request) => reward(groups, request, name) },
+    'v1/reset': { POST: (request) => reset(groups, request) },
     'v1/step': { POST: (request) => step(run, request) },
-    ...(id !== undefined && { v1: { DELETE: () => remove(groups, id) } }),
+    ...(id !== undefined && { v1: { DELETE: ({ client }) => remove(groups, id, client) } }),
   });
   return (parts) => {
     const { path, name } = placeOf(parts);
@@ -104,24 +110,35 @@ export function routes(run: ServedRun): Routes {
 
 async function reward(groups: ClientGroups, request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
   const { reward: score, id = nameOf(name), ...options } = readBody(REWARD, await request.json());
-  const trajectory = findEpisode(groups, read(ID, { id }).id);
+  const trajectory = findEpisode(groups, read(ID, { id }).id, request.client);
   trajectory.reward(score as number, options as RewardOptions);
   return { body: { object: 'reward', id: trajectory.id, reward: score, complete_groups: groups.complete } };
 }
 
+const optionalJson = async (request: HttpRequest): Promise<unknown> => (request.isEmpty ? {} : request.json());
+
 async function step({ groups, trainBatchSize, step: take }: ServedRun, request: HttpRequest): Promise<HttpAnswer> {
-  const { groups: asked = trainBatchSize } = readBody(STEP, await request.json());
+  const { groups: asked = trainBatchSize } = readBody(STEP, await optionalJson(request));
   const conflict = (words: string) => new ApiError(words, { status: 409 });
   if (!take)
     throw conflict('Steps are taken as soon as enough groups are complete (--steps auto). Start with --steps manual.');
   const count = asked === 'all' ? groups.complete : asked;
   if (groups.complete < Math.max(1, count))
-    throw conflict(`${groups.complete} groups are complete, but the step takes ${count}.`);
+    throw conflict(
+      `${groups.complete} groups are complete, but the step takes ${count === 0 ? 'at least 1' : count}. Reward more episodes first.`,
+    );
   return { body: { object: 'step', metrics: await take(count) } };
 }
 
-function remove(groups: ClientGroups, id: string): HttpAnswer {
-  findEpisode(groups, id).abort();
+/** Drops the caller's episodes; those of all clients if the caller has no key. */
+async function reset(groups: ClientGroups, request: HttpRequest): Promise<HttpAnswer> {
+  const { complete = false } = readBody(RESET, await optionalJson(request));
+  const dropped = groups.reset(request.client, complete);
+  return { body: { object: 'reset', dropped_trajectories: dropped, complete_groups: groups.complete } };
+}
+
+function remove(groups: ClientGroups, id: string, owner: string | undefined): HttpAnswer {
+  findEpisode(groups, id, owner).abort();
   return { body: { object: 'trajectory', id, deleted: true } };
 }
 
