@@ -31,7 +31,7 @@ function extended(groups: ClientGroups, request: CallRequest, group?: string): C
  * step.
  */
 export function findEpisode(groups: ClientGroups, id: string): ClientTrajectory {
-  const own = /^(?:chatcmpl-)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
+  const own = /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
   const found = groups.episodes.find((one) => (own === undefined ? one.name === id : one.id === own));
   if (found) return found;
   throw new ApiError(

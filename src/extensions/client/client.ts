@@ -93,7 +93,7 @@ export async function streamed(
         show(content);
         calls.forEach((call, index) => channel.push(chunkOf(head, { tool_calls: [{ index, ...callShape(call) }] })));
         const logprobs = logprobsOf(tokenizer, request, answer.generation);
-        channel.push(chunkOf(head, {}, { finishReason, logprobs }));
+        channel.push(chunkOf(head, {}, { finishReason, logprobs, stopString: answer.generation.stopString }));
         if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage: usageOf(answer) });
         channel.end();
         begun();

@@ -97,11 +97,13 @@ export function completionOf(
   return {
     ...head,
     object: 'chat.completion',
-    choices: [{ index: 0, message, logprobs, finish_reason: finishReason, ...ids }],
+    choices: [{ index: 0, message, logprobs, finish_reason: finishReason, ...stopOf(generation.stopString), ...ids }],
     usage: usageOf(answer),
     ...(request.returnTokenIds && { prompt_token_ids: [...contextIds] }),
   };
 }
+
+const stopOf = (stopString: string | undefined) => (stopString === undefined ? {} : { stop_reason: stopString });
 
 /** Returns the token counts of a call. */
 export function usageOf({ contextIds, generation }: Answer): Usage {
@@ -113,9 +115,13 @@ export function usageOf({ contextIds, generation }: Answer): Usage {
 export function chunkOf(
   head: Head,
   delta: ChunkDelta,
-  { finishReason = null, logprobs }: { finishReason?: FinishReason | null; logprobs?: Logprobs | null } = {},
+  {
+    finishReason = null,
+    logprobs,
+    stopString,
+  }: { finishReason?: FinishReason | null; logprobs?: Logprobs | null; stopString?: string | undefined } = {},
 ): ChatCompletionChunk {
-  const choice = { index: 0, delta, finish_reason: finishReason, ...(logprobs && { logprobs }) };
+  const choice = { index: 0, delta, finish_reason: finishReason, ...(logprobs && { logprobs }), ...stopOf(stopString) };
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 
