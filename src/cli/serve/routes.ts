@@ -1,5 +1,5 @@
 /**
- * The paths of the server: OpenAI's /v1/chat/completions and /v1/models, Anthropic's /v1/messages, and paths for rewards,
+ * The paths of the server: OpenAI's /v1/chat/completions, /v1/responses and /v1/models, Anthropic's /v1/messages, and paths for rewards,
  * steps and the state of the run. Every path also exists under /v1/t/GROUP/TRAJECTORY, which names the episode of its calls.
  */
 
@@ -10,7 +10,9 @@ import {
   type ClientTrajectory,
   completed,
   fromMessages,
+  fromResponses,
   inNamesOf,
+  KeptResponses,
   read,
   readBody,
   readRequest,
@@ -49,6 +51,7 @@ export function routes(run: ServedRun): Routes {
   const { groups, maxCalls = MAX_CALLS } = run;
   const created = Math.floor(Date.now() / 1000);
   const model = modelShape(groups.served.name, created);
+  const kept = new KeptResponses();
   let calls = 0;
 
   /** Answers a request of another API by way of chat completions. */
@@ -123,6 +126,7 @@ export function routes(run: ServedRun): Routes {
         return 'completion' in answer ? { body: answer.completion } : { events: answer.chunks };
       },
     },
+    'v1/responses': translated((body) => fromResponses(body, kept), name),
     'v1/messages': translated(fromMessages, name),
     'v1/rewards': { POST: (request) => reward(groups, request, name) },
     'v1/step': { POST: (request) => step(run, request) },
