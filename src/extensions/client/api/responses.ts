@@ -242,7 +242,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
   };
 }
 
-/** What an answer is written from, in addition to the reply. */
+/** Source of an answer, in addition to the reply. */
 interface Answering {
   request: Record<string, unknown>;
   /** Called with the reply at its end. `key` is the end of its id. */

@@ -1,4 +1,4 @@
-/** What the translators of other APIs have in common: each turns a request into one for /v1/chat/completions, and the reply back. */
+/** Shared parts of the translators of other APIs. A translator turns a request into one for chat completions, and the reply back. */
 
 import * as v from 'valibot';
 import { ApiError } from './apiError.ts';
