@@ -40,7 +40,10 @@ export const serve: Command = {
     ...IMPORT_FLAG,
     host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
     port: { value: 'N', help: `port (default ${PORT}; 0 = any that is free)` },
-    token: { value: 'TEXT', help: 'what requests must send as "Authorization: Bearer TEXT" or "x-api-key: TEXT" (or WEBGRPO_TOKEN)' },
+    token: {
+      value: 'TEXT',
+      help: 'what requests must send as "Authorization: Bearer TEXT" or "x-api-key: TEXT" (or WEBGRPO_TOKEN)',
+    },
     'allow-origin': {
       value: 'ORIGIN',
       repeatable: true,
