@@ -178,6 +178,7 @@ describe('/v1/messages', () => {
       const { json } = await by(key, body);
       expect(json).toEqual({ type: 'error', error: { type, message: expect.stringContaining(words) as string } });
     }
+    expect((await post('/t/g/a/messages', {}, key)).json).toMatchObject({ type: 'error' });
     const other = await fetch(`${url}/v1/nothing`, { headers: { ...key, 'anthropic-version': '2023-06-01' } });
     expect(await other.json()).toMatchObject({ type: 'error', error: { type: 'not_found_error' } });
   });
@@ -325,6 +326,11 @@ describe('/v1/responses', () => {
     expect(kept.item('msg_c-1')).toMatchObject({ content: 'c-1' });
     expect(kept.conversation('resp_b-1').messages).toHaveLength(1);
     expect(() => kept.conversation('resp_a-1')).toThrow('the newest 2 are kept in memory');
+    const small = new KeptResponses(9, 100);
+    for (const key of ['a-1', 'b-1'])
+      small.keep(key, { before: undefined, messages: [{ role: 'assistant', content: key.repeat(20) }] });
+    expect(small.conversation('resp_b-1').messages).toHaveLength(1);
+    expect(() => small.conversation('resp_a-1')).toThrow('There is no reply');
   });
 
   test.each<[string, object, string, string]>([

@@ -156,7 +156,7 @@ function failure(error: unknown): ApiError {
 
 /** Returns the body of an error in the shape of the API that the request is for: Anthropic's, or OpenAI's. */
 function bodyOf({ url = '', headers }: IncomingMessage, error: ApiError): object {
-  const isAnthropic = headers['anthropic-version'] !== undefined || /\/v1\/messages\b/.test(url);
+  const isAnthropic = headers['anthropic-version'] !== undefined || /\/messages(\?|$)/.test(url);
   return isAnthropic ? anthropicError(error) : error.body;
 }
 

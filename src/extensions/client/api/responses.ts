@@ -23,18 +23,25 @@ interface Kept {
 
 /** The newest replies, by the end of their ids. They are in memory alone. */
 export class KeptResponses {
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, Kept & { size: number }>();
   readonly #most: number;
+  readonly #mostCharacters: number;
+  #characters = 0;
 
-  /** @param most replies to keep; with one more, the oldest is dropped */
-  constructor(most = 4096) {
-    this.#most = most;
+  /** @param most replies to keep, of at most `mostCharacters` together; beyond that, the oldest are dropped */
+  constructor(most = 4096, mostCharacters = 2 ** 26) {
+    [this.#most, this.#mostCharacters] = [most, mostCharacters];
   }
 
   keep(key: string, kept: Kept): void {
-    this.#kept.set(key, kept);
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > this.#most) this.#kept.delete(oldest);
+    const { length: size } = JSON.stringify(kept.messages);
+    this.#kept.set(key, { ...kept, size });
+    this.#characters += size;
+    for (const [oldest, one] of this.#kept) {
+      if (this.#kept.size <= this.#most && this.#characters <= this.#mostCharacters) break;
+      this.#kept.delete(oldest);
+      this.#characters -= one.size;
+    }
   }
 
   /** Returns the conversation up to a reply. Throws ApiError if it is not kept. */
