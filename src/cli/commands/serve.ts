@@ -1,4 +1,4 @@
-/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with OpenAI's API. */
+/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with the APIs of OpenAI and Anthropic. */
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -29,7 +29,7 @@ import { tellOfRun } from './train.ts';
 const PORT = 8000;
 
 export const serve: Command = {
-  summary: 'train an agent that calls the model through the API of OpenAI',
+  summary: 'train an agent that calls the model through the API of OpenAI or Anthropic',
   usage: [
     'serve configs/gsm8k-tool.yaml',
     'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
@@ -40,7 +40,10 @@ export const serve: Command = {
     ...IMPORT_FLAG,
     host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
     port: { value: 'N', help: `port (default ${PORT}; 0 = any that is free)` },
-    token: { value: 'TEXT', help: 'what requests must send as "Authorization: Bearer TEXT" (or WEBGRPO_TOKEN)' },
+    token: {
+      value: 'TEXT',
+      help: 'what requests must send as "Authorization: Bearer TEXT" or "x-api-key: TEXT" (or WEBGRPO_TOKEN)',
+    },
     'allow-origin': {
       value: 'ORIGIN',
       repeatable: true,

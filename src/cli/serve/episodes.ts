@@ -43,7 +43,7 @@ function named(groups: ClientGroups, name: string, owner?: string): ClientTrajec
  * Throws ApiError if no such episode is open or waiting for its step.
  */
 export function findEpisode(groups: ClientGroups, id: string, owner?: string): ClientTrajectory {
-  const own = /^(?:chatcmpl-)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
+  const own = /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
   const found = own === undefined ? named(groups, id, owner) : groups.episodes.find((one) => one.id === own);
   if (found) return found;
   throw new ApiError(

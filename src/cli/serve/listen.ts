@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, DeviceLostError, InputError } from '../../errors.ts';
-import { ApiError } from '../../extensions/client/index.ts';
+import { anthropicError, ApiError, type NamedEvent } from '../../extensions/client/index.ts';
 import { jsonDepth } from '../../tasks/tools/plain.ts';
 import { oneLine } from '../process/startedAs.ts';
 import { say } from '../run/progress.ts';
@@ -25,8 +25,8 @@ export interface HttpRequest {
   client?: string | undefined;
 }
 
-/** A JSON body, or `events` that are sent one by one as server-sent events. */
-export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> };
+/** A JSON body, or events that are sent one by one as server-sent events: by their type's name (`named`), or without a name. */
+export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> } | { named: AsyncIterable<NamedEvent> };
 
 /** Handlers of a path, by method. */
 export type Actions = Readonly<Record<string, (request: HttpRequest) => HttpAnswer | Promise<HttpAnswer>>>;
@@ -155,12 +155,13 @@ async function answer(
     const { 'content-length': length = '0', 'transfer-encoding': coding } = request.headers;
     const isEmpty = length === '0' && coding === undefined;
     const result = await action({ isEmpty, json, signal: gone.signal, client: clientOf(request) });
-    if ('events' in result) await sendEvents(response, result.events, gone.signal);
-    else send(request, response, 200, result.body);
+    if ('body' in result) send(request, response, 200, result.body);
+    else await sendEvents(request, response, result, gone.signal);
   } catch (error) {
     if (gone.signal.aborted || response.headersSent) return void response.destroy();
     refusals.log(error);
-    send(request, response, ...failure(error));
+    const failed = failure(error);
+    send(request, response, failed.status, bodyOf(request, failed));
   }
 }
 
@@ -183,12 +184,18 @@ class Refusals {
   }
 }
 
-function failure(error: unknown): [number, unknown] {
-  if (error instanceof ApiError) return [error.status, error.body];
-  if (error instanceof DeviceLostError) return [503, LOST.body];
-  if (error instanceof InputError) return [400, new ApiError(error.message).body];
+function failure(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof DeviceLostError) return LOST;
+  if (error instanceof InputError) return new ApiError(error.message);
   say(`a request failed: ${describe(error)}`);
-  return [500, new ApiError(`The run failed at this request: ${describe(error)}`, { status: 500 }).body];
+  return new ApiError(`The run failed at this request: ${describe(error)}`, { status: 500 });
+}
+
+/** Returns the body of an error in the shape of the API that the request is for: Anthropic's, or OpenAI's. */
+function bodyOf({ url = '', headers }: IncomingMessage, error: ApiError): object {
+  const isAnthropic = headers['anthropic-version'] !== undefined || /\/messages(\?|$)/.test(url);
+  return isAnthropic ? anthropicError(error) : error.body;
 }
 
 function send(request: IncomingMessage, response: ServerResponse, status: number, body: unknown): void {
@@ -201,20 +208,39 @@ function send(request: IncomingMessage, response: ServerResponse, status: number
   response.end(request.method === 'HEAD' ? undefined : text);
 }
 
-async function sendEvents(response: ServerResponse, events: AsyncIterable<unknown>, gone: AbortSignal): Promise<void> {
+async function sendEvents(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: Exclude<HttpAnswer, { body: unknown }>,
+  gone: AbortSignal,
+): Promise<void> {
   response.writeHead(200, { 'Content-Type': 'text/event-stream', Connection: 'keep-alive' });
-  const write = async (data: string) => {
-    if (response.destroyed || response.write(`data: ${data}\n\n`)) return;
+  let sent = 0;
+  const write = async (data: string, name?: string) => {
+    sent++;
+    const event = `${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`;
+    if (response.destroyed || response.write(event)) return;
     await once(response, 'drain', { signal: gone }).catch(() => undefined);
   };
   try {
-    for await (const event of events) await write(JSON.stringify(event));
-    await write('[DONE]');
+    if ('named' in answer) for await (const event of answer.named) await write(JSON.stringify(event), event.type);
+    else {
+      for await (const event of answer.events) await write(JSON.stringify(event));
+      await write('[DONE]');
+    }
   } catch (error) {
     if (response.destroyed) return;
-    await write(JSON.stringify(failure(error)[1])); // the status was already sent
+    const failed = failure(error); // the status was already sent
+    const body = bodyOf(request, failed);
+    if ('named' in answer) await write(JSON.stringify(errorEvent(body, failed, sent)), 'error');
+    else await write(JSON.stringify(body));
   }
   response.end();
+}
+
+/** Returns an error as an event. OpenAI documents the fields of the event itself, but its packages read those of `error`. */
+function errorEvent(body: object, { message, code, param }: ApiError, sent: number): object {
+  return 'type' in body ? body : { type: 'error', sequence_number: sent, code, message, param, ...body };
 }
 
 /** Returns the decoded parts of a path. Throws ApiError for an invalid path. */
@@ -260,8 +286,10 @@ function checkCaller(
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 /** Returns the caller's API key. */
-const keyOf = ({ headers }: IncomingMessage): string | undefined =>
-  /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
+function keyOf({ headers }: IncomingMessage): string | undefined {
+  const key = headers['x-api-key']; // Anthropic's clients
+  return /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1] ?? (typeof key === 'string' ? key : undefined);
+}
 
 /** Returns a digest of the name that the caller gives itself, or of its key. Checkpoints contain it, so it must not show the key. */
 function clientOf(request: IncomingMessage): string | undefined {
@@ -276,10 +304,13 @@ function checkToken(request: IncomingMessage, token: string | undefined): void {
   const given = keyOf(request);
   if (given !== undefined && timingSafeEqual(digest(given), digest(token))) return;
   const what = given === undefined ? 'The request has no token' : 'The token is wrong';
-  throw new ApiError(`${what}. Send "Authorization: Bearer" with the token that the server was started with.`, {
-    status: 401,
-    code: 'invalid_api_key',
-  });
+  throw new ApiError(
+    `${what}. Send "Authorization: Bearer" (or "x-api-key") with the token that the server was started with.`,
+    {
+      status: 401,
+      code: 'invalid_api_key',
+    },
+  );
 }
 
 async function readJson(request: IncomingMessage, response: ServerResponse): Promise<unknown> {

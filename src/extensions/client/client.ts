@@ -97,7 +97,7 @@ export async function streamed(
           for (const [at, call] of calls.entries())
             channel.push(chunkOf(head, { tool_calls: [{ index: at, ...callShape(call) }] }, { index }));
           const logprobs = logprobsOf(tokenizer, request, generation);
-          channel.push(chunkOf(head, {}, { finishReason, logprobs, index }));
+          channel.push(chunkOf(head, {}, { finishReason, logprobs, index, stopString: generation.stopString }));
         }
         if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage: usageOf(...answers) });
         channel.end();

@@ -104,8 +104,10 @@ function choiceOf(index: number, tokenizer: ChatTokenizer, request: CallRequest,
   };
   const logprobs = logprobsOf(tokenizer, request, generation);
   const ids = request.returnTokenIds && { token_ids: [...generation.tokenIds] };
-  return { index, message, logprobs, finish_reason: finishReason, ...ids };
+  return { index, message, logprobs, finish_reason: finishReason, ...stopOf(generation.stopString), ...ids };
 }
+
+const stopOf = (stopString: string | undefined) => (stopString === undefined ? {} : { stop_reason: stopString });
 
 /** Returns the token counts of a call, whose answers have one context. */
 export function usageOf(...answers: [Answer, ...Answer[]]): Usage {
@@ -118,10 +120,15 @@ export function usageOf(...answers: [Answer, ...Answer[]]): Usage {
 export function chunkOf(
   head: Head,
   delta: ChunkDelta,
-  options: { finishReason?: FinishReason | null; logprobs?: Logprobs | null; index?: number } = {},
+  options: {
+    finishReason?: FinishReason | null;
+    logprobs?: Logprobs | null;
+    stopString?: string | undefined;
+    index?: number;
+  } = {},
 ): ChatCompletionChunk {
-  const { finishReason = null, logprobs, index = 0 } = options;
-  const choice = { index, delta, finish_reason: finishReason, ...(logprobs && { logprobs }) };
+  const { finishReason = null, logprobs, stopString, index = 0 } = options;
+  const choice = { index, delta, finish_reason: finishReason, ...(logprobs && { logprobs }), ...stopOf(stopString) };
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 

@@ -146,6 +146,8 @@ export interface ChatCompletion extends Head {
     message: { role: 'assistant'; content: string | null; refusal: null; tool_calls?: ToolCallShape[] };
     logprobs: Logprobs | null;
     finish_reason: FinishReason;
+    /** vLLM's; the stop string that ended the reply. Undefined if none did. */
+    stop_reason?: string;
     /** vLLM's; only with `return_token_ids`. */
     token_ids?: number[];
   }[];
@@ -170,7 +172,14 @@ export interface ChatCompletionChunk extends Head {
   /** Distinguishes a chunk from a complete answer. */
   object: 'chat.completion.chunk';
   /** Always exactly one. */
-  choices: { index: number; delta: ChunkDelta; logprobs?: Logprobs | null; finish_reason: FinishReason | null }[];
+  choices: {
+    index: number;
+    delta: ChunkDelta;
+    logprobs?: Logprobs | null;
+    finish_reason: FinishReason | null;
+    /** vLLM's; the stop string that ended the reply. */
+    stop_reason?: string;
+  }[];
   /** Set in the last chunk if `stream_options.include_usage` is set. */
   usage?: Usage | null;
 }
