@@ -10,7 +10,7 @@ export interface AgentTask {
   question: string;
 }
 
-/** Undefined if there is none. */
+/** Undefined if Python has no such packages. */
 export const clientsPython = [process.env['CLIENTS_PYTHON'], 'node_modules/.cache/webgrpo/clients/bin/python'].find(
   (path) => path !== undefined && existsSync(path),
 );

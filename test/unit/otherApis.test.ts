@@ -333,6 +333,13 @@ describe('/v1/responses', () => {
     expect(() => small.conversation('resp_a-1')).toThrow('There is no reply');
   });
 
+  test('hints of this API are taken and counted by the names of chat completions', async () => {
+    const { post, groups } = await apis();
+    const hints = { temperature: 0.2, reasoning: { effort: 'low' }, text: { verbosity: 'low' }, truncation: 'auto' };
+    expect((await post('/responses', { ...ASKED, ...hints, model: 'gpt-5' })).status).toBe(200);
+    expect(groups.hints).toMatchObject({ temperature: 1, reasoning_effort: 1, verbosity: 1, model: 1 });
+  });
+
   test.each<[string, object, string, string]>([
     ['no input', { input: undefined }, 'input', 'input is a list of 0; allowed: a list of at least one'],
     [
@@ -355,7 +362,7 @@ describe('/v1/responses', () => {
     ],
     ['background', { background: true }, 'background', 'background is true'],
     ['a conversation', { conversation: 'conv_1' }, 'conversation', 'use previous_response_id'],
-    ['another temperature', { temperature: 0.2 }, 'temperature', 'temperature is 0.2, but the run samples'],
+    ['a temperature out of range', { temperature: 3 }, 'temperature', 'temperature is 3'],
     ['chat messages', { messages: [] }, 'messages', 'the conversation is in input'],
     ['a prompt that is too long', { input: 'two plus two '.repeat(400) }, 'input', 'The messages have'],
   ])('%s is refused', async (_, body, param, words) => {
