@@ -271,6 +271,26 @@ describe('/v1/responses', () => {
     );
   });
 
+  test('a reply of a text and two calls continues, however its items are sent', async () => {
+    const { post, rollout, counts } = await apis();
+    rollout.says = ({ contextIds }) => `Well. ${callsCalculator({ contextIds }).repeat(2)}`;
+    const asked = { ...ASKED, tools: TOOLS };
+    const { json: first } = await post('/responses', asked);
+    expect(first.output.map(({ type }) => type)).toEqual(['message', 'function_call', 'function_call']);
+    const results = first.output.slice(1).map(({ call_id: id }) => {
+      return { type: 'function_call_output', call_id: id, output: '42' };
+    });
+    const references = first.output.map(({ id }) => ({ type: 'item_reference', id }));
+    const plain = first.output.map(({ id: _, ...item }) => item);
+    for (const items of [references, first.output, plain])
+      await post('/responses', { ...asked, input: [{ role: 'user', content: QUESTION }, ...items, ...results] });
+    // The first one continues. The others repeat its messages: forks after the same reply.
+    expect(await counts()).toMatchObject({ 'client/calls': 4, 'client/continuations': 1, 'client/forks': 2 });
+    const [one, , ...again] = rollout.requests;
+    for (const { contextIds } of again) expect(contextIds).toEqual(rollout.requests[1].contextIds);
+    expect(rollout.requests[1].contextIds.subarray(0, one.contextIds.length)).toEqual(one.contextIds);
+  });
+
   test('a reply that is cut is incomplete', async () => {
     const { post, stream } = await apis();
     const cut = { ...ASKED, max_output_tokens: 1 };
