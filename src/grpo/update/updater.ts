@@ -39,7 +39,7 @@ interface UpdateGradients extends TokenLosses {
 }
 
 /** Data of a step that its updates share. */
-interface UpdateStep extends PolicyData {
+interface UpdateStep extends Omit<PolicyData, 'normalization'> {
   /** Sample indices of each mini-batch; every sample has something to train on. */
   miniBatches: number[][];
 }
@@ -97,7 +97,7 @@ export class PolicyUpdater {
     const step = this.#stepOf(samples, tokens, number);
     const prepared = this.#prepare(step, 0);
     if (!prepared) return undefined;
-    const done = await this.#gradient.accumulate(step, prepared);
+    const done = await this.#gradient.accumulate(this.#dataOf(step, 0), prepared);
     return { batch: done.batch, metrics: this.#gradient.metrics(done), ...this.#gradient.tokenLosses(done) };
   }
 
@@ -107,10 +107,13 @@ export class PolicyUpdater {
   }
 
   #stepOf(samples: Sample[], tokens: StepTokens, number: number): UpdateStep {
-    const { actor, data, rollout } = this.#config;
-    const { maxResponseLength } = data;
-    const normalization = { maxResponseLength, globalBatchSize: actor.ppoMiniBatchSize * rollout.n };
-    return { samples, tokens, normalization, miniBatches: this.#miniBatches(samples, tokens, number) };
+    return { samples, tokens, miniBatches: this.#miniBatches(samples, tokens, number) };
+  }
+
+  /** Data of a mini-batch. Its mean is over its own samples: a client's step can take fewer groups, and forks add samples. */
+  #dataOf(step: UpdateStep, index: number): PolicyData {
+    const { maxResponseLength } = this.#config.data;
+    return { ...step, normalization: { maxResponseLength, globalBatchSize: step.miniBatches[index].length } };
   }
 
   /**
@@ -123,7 +126,7 @@ export class PolicyUpdater {
     next: PreparedMiniBatch,
     { lr, entropyCoeff }: { lr: number; entropyCoeff: number },
   ) {
-    const computing = this.#gradient.accumulate(step, next, entropyCoeff);
+    const computing = this.#gradient.accumulate(this.#dataOf(step, index), next, entropyCoeff);
     const [done, prepared] = await bothDone(computing, () => this.#prepare(step, index + 1));
     const stepping = this.#engine.model.optimizerStep(optimizerOptions(this.#config, lr));
     const { batch, inputs, outputs } = done;
@@ -146,7 +149,7 @@ export class PolicyUpdater {
   /** Prepares the mini-batch of that number; undefined after the last. */
   #prepare(step: UpdateStep, index: number): PreparedMiniBatch | undefined {
     const members = step.miniBatches[index];
-    return members && this.#gradient.prepare(step, members);
+    return members && this.#gradient.prepare(this.#dataOf(step, index), members);
   }
 
   /** Log-probs of the sampled tokens under the frozen reference, one array per sample; undefined if no KL is on. */
