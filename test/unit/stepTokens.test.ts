@@ -6,6 +6,8 @@ import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
 import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { noStats } from '../../src/rollout/server/stats.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
@@ -173,9 +175,9 @@ describe('a removed sample does not change the weights of the others (verl divid
   });
 });
 
-describe('S is the number of samples of the mini-batch, whatever is in it', () => {
+describe('S of a step whose caller chooses the groups is the number of samples of the mini-batch', () => {
   /** Sums of the loss weights of each update: 1 if its mini-batch is averaged over its own samples. */
-  async function weightSums(groups: number[], config: Parameters<typeof resolveTrainConfig>[0]) {
+  async function weightSums(groups: number[], config: Parameters<typeof resolveTrainConfig>[0], isOwnSize = true) {
     const engine = scriptedEngine();
     const sums: number[] = [];
     const train = engine.model.forwardBackward.bind(engine.model);
@@ -185,7 +187,24 @@ describe('S is the number of samples of the mini-batch, whatever is in it', () =
     };
     const samples = groups.map((group, s) => ({ ...sample([1, 1], { score: s % 2, acc: 0 }), group }));
     const settings = resolveTrainConfig(config);
-    await new PolicyUpdater(settings, engine).update(samples, stepTokens(settings, samples), { step: 0, updates: 0 });
+    if (isOwnSize) {
+      const step = { samples, seconds: { tools: 0, reward: 0 }, stats: noStats(), metrics: {} };
+      const task = {
+        name: 't',
+        train: () => samples[0].problem,
+        heldOut: () => [],
+        reward: () => ({ score: 0, acc: 0 }),
+      };
+      await new GrpoTrainer({
+        config: settings,
+        engine,
+        task,
+        source: { generate: () => Promise.resolve(step) },
+      }).step();
+    } else {
+      const start = { step: 0, updates: 0 };
+      await new PolicyUpdater(settings, engine).update(samples, stepTokens(settings, samples), start);
+    }
     return sums;
   }
   const config = (lossAggMode: string) => ({
@@ -207,6 +226,13 @@ describe('S is the number of samples of the mini-batch, whatever is in it', () =
       expect(sums).toHaveLength(wanted.length);
       sums.forEach((sum, i) => expect(sum).toBeCloseTo(wanted[i], 6));
     }
+  });
+
+  test('otherwise S is that of a full mini-batch, and a full one has the same weights in both', async () => {
+    const mode = config('seq-mean-token-mean') as never;
+    expect((await weightSums([0, 0], mode, false))[0]).toBeCloseTo(1 / 4, 6);
+    const full = [0, 0, 1, 1, 2, 2, 3, 3];
+    expect(await weightSums(full, mode, false)).toEqual(await weightSums(full, mode));
   });
 });
 

@@ -7,9 +7,9 @@
  *   seq-mean-token-mean      1 / (S n_s)          every sequence counts the same    (GRPO, arXiv:2402.03300)
  *   seq-mean-token-sum-norm  1 / (S L)            constant L = maxResponseLength    (Dr. GRPO, arXiv:2503.20783)
  *
- * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is
- * verl's global_batch_size: the number of sequences in the mini-batch before any is masked or rejected or lacks a
- * reward, ppoMiniBatchSize x n in a full one. A sequence that drops out loses its share of the gradient; the shares of
+ * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is a
+ * constant of the run, verl's global_batch_size: ppoMiniBatchSize x n, the number of sequences in a mini-batch before
+ * any is masked or rejected or lacks a reward. With clients it is the mini-batch's own number. A sequence that drops out loses its share of the gradient; the shares of
  * the others stay the same. Micro-batches slice these weights, so the split changes nothing.
  */
 

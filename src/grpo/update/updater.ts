@@ -49,8 +49,11 @@ export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
   readonly #gradient: PolicyGradient;
+  readonly #isOwnSize: boolean;
 
-  constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: AsyncCustomLoss | PolicyLoss) {
+  /** @param isOwnSize true if a mini-batch is averaged over the samples that it has; false = over those of a full one */
+  constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: AsyncCustomLoss | PolicyLoss, isOwnSize = false) {
+    this.#isOwnSize = isOwnSize;
     this.#config = withLr(config, engine.model.config);
     this.#engine = engine;
     this.#gradient = new PolicyGradient(config, givingWay(engine), userLoss);
@@ -110,10 +113,11 @@ export class PolicyUpdater {
     return { samples, tokens, miniBatches: this.#miniBatches(samples, tokens, number) };
   }
 
-  /** Data of a mini-batch. Its mean is over its own samples: a client's step can take fewer groups, and forks add samples. */
+  /** Data of a mini-batch, with what its means are divided by. */
   #dataOf(step: UpdateStep, index: number): PolicyData {
-    const { maxResponseLength } = this.#config.data;
-    return { ...step, normalization: { maxResponseLength, globalBatchSize: step.miniBatches[index].length } };
+    const { actor, data, rollout } = this.#config;
+    const globalBatchSize = this.#isOwnSize ? step.miniBatches[index].length : actor.ppoMiniBatchSize * rollout.n;
+    return { ...step, normalization: { maxResponseLength: data.maxResponseLength, globalBatchSize } };
   }
 
   /**
