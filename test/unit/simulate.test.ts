@@ -228,6 +228,20 @@ describe("consistent with verl's published speed-ups, from its phase times", () 
   });
 });
 
+test('slow tools: a bound of one sync drops groups, the default of asyncTraining.maxOffPolicyThreshold none', () => {
+  const { uniform } = keyedRng('slow tools');
+  // 16 groups of 8 per step; a tool takes 0.5 s, one in 40 takes up to 20 s. A step trains for 2 s.
+  const tool = () => (uniform() < 1 / 40 ? 20 * uniform() : 0.5);
+  const steps = Array.from({ length: 10 }, () =>
+    Array.from({ length: 128 }, (_, i) => sample(Math.floor(i / 8), [40, tool()], [40, 0])),
+  );
+  const work = { steps, decode: { perPass: 0.01, perRow: 0.0005 }, trainSeconds: [2], syncSeconds: 0, promptTokens: 0 };
+  const pipeline = { stepGroups: 16, syncSteps: 1, maxGroups: 24, partial: true, inOrder: false };
+  const droppedBy = (maxAge: number) =>
+    simulate(work, { ...SETUP, pipeline: { ...pipeline, maxAge }, maxNumSeqs: 256, steps: 40 }).dropped;
+  expect([1, 2, 4, 8].map(droppedBy)).toEqual([53, 11, 0, 0]); // of 640 groups trained on
+});
+
 /**
  * `node scripts/bench-simulation.mjs --keep`: the profile of one run, and measurements of that run, of others on its device and of rooms,
  * without other programs.
