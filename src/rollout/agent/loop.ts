@@ -4,6 +4,7 @@
  */
 
 import { InputError, shownValue, UserCodeError } from '../../errors.ts';
+import { shareEntries } from '../../shared.ts';
 import { problemName } from '../../tasks/problem.ts';
 import type { Message, Problem } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
@@ -62,12 +63,21 @@ const LOOPS = new Map<string, AgentLoop>([
   ['tool_agent', toolAgent],
 ]);
 
+const share = shareEntries<AgentLoop>('agent loop', (name, loop) => LOOPS.set(name, loop));
+
 /** Loop names in rows of verl's data sets. A registered loop with the same name has priority. */
 const VERL_NAMES: Readonly<Record<string, string>> = { single_turn_agent: 'single_turn' };
 
-/** Registers a loop for `rollout.agent.defaultAgentLoop` and for a problem's `agentName` (verl's agent_name). */
+/**
+ * Registers a loop for `rollout.agent.defaultAgentLoop` and for a problem's `agentName` (verl's agent_name). Throws
+ * InputError if `loop` is not a function.
+ */
 export function registerAgentLoop(name: string, loop: AgentLoop): void {
-  LOOPS.set(name, loop);
+  if (typeof loop !== 'function')
+    throw new InputError(
+      `The agent loop "${name}" is ${shownValue(loop)}, not a function. Register async (sample) => { ... }.`,
+    );
+  share(name, loop);
 }
 
 /** Returns a registered loop. Throws InputError for an unknown name. */
