@@ -108,7 +108,7 @@ class ShownRun implements RunHost<RunSession> {
       await setLaterAside(folder, step);
       await forget(folder, (kept) => kept > step);
     }
-    await noteTask(folder, session.task);
+    await noteTask(folder, session.task, this.#parts.from);
     this.#trackers = await openTrackers(config.trainer.logger, folder, history);
   }
 
