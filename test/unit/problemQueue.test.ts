@@ -507,6 +507,6 @@ test.each([
   [{ id: 7 }, /has the id 7\. Give/],
   [{ answer: 5 }, /has the answer 5\. Give .* with texts for id, role, content and answer\.$/],
 ])('a problem with %j is refused before the run', async (wrong, message) => {
-  const train = () => ({ ...task.train(0, 1), ...wrong }) as Problem;
+  const train = () => ({ ...task.train(0, 1), ...(wrong as object) });
   await expect(checkedProblems({ ...task, train }, config, 1)).rejects.toThrow(message);
 });
