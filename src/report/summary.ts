@@ -1,7 +1,7 @@
 /** Summarises a run in a dozen numbers. The table is printed at its end and shown at the top of its report. */
 
 import type { Metrics } from '../grpo/metrics.ts';
-import { greedyAcc, passAt1 } from './metricOf.ts';
+import { fixed, greedyAcc, passAt1 } from './metricOf.ts';
 
 export interface RunSummary {
   steps: number;
@@ -82,4 +82,4 @@ export function summaryTable(summary: RunSummary): string {
   ].join('\n');
 }
 
-const show = (value: number | null, digits: number) => (value === null ? '-' : value.toFixed(digits));
+const show = (value: number | null, digits: number) => (value === null ? '-' : fixed(value, digits));

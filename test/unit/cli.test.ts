@@ -15,7 +15,7 @@ import { writeRunReport } from '../../src/cli/run/reports.ts';
 import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { withChatTemplate } from '../../src/cli/run/session.ts';
-import { passAt1 } from '../../src/report/metricOf.ts';
+import { fixed, passAt1 } from '../../src/report/metricOf.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { chartData, type RunReport } from '../../src/report/runReport.ts';
 import { summarizeRun, summaryTable } from '../../src/report/summary.ts';
@@ -138,10 +138,21 @@ test('the progress line', () => {
   expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 per step, 6 steps left
   expect(timeLeft([before], 9)).toBeNaN();
   expect(passAt1(HISTORY[3])).toBe(0.75);
-  expect(stepLine(line(1), 9, 0.25, 125)).toBe(
-    'step 1/9  reward 0.100  pass@1 0.250  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05',
+  expect(stepLine(line(1), 9, 125)).toBe('step 1/9  reward 0.100  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05');
+  // pass@1 is shown where it was measured.
+  expect(stepLine(before, 9, NaN)).toBe('step 0/9  pass@1 0.250');
+  expect(stepLine({ ...line(1), ...before, 'training/global_step': 1 }, 9, NaN)).toContain('pass@1 0.250');
+  expect(stepLine({ ...line(1), 'actor/ppo_kl': -4e-8, 'actor/entropy': -0 }, 9, NaN)).toMatch(
+    / {2}kl 0\.0000 {2}entropy 0\.000 /,
   );
-  expect(stepLine(before, 9, undefined, NaN)).toBe('step 0/9  pass@1 0.250');
+  expect([-0.00005, -0.00004, -0.4, -0.5, -12].map((value) => fixed(value, 4))).toEqual([
+    '-0.0001',
+    '0.0000',
+    '-0.4000',
+    '-0.5000',
+    '-12.0000',
+  ]);
+  expect([fixed(-0.4, 0), fixed(-10, 0)]).toEqual(['0', '-10']);
 });
 
 test('progress: on a terminal in one line, in a log after 30 s without a line', () => {

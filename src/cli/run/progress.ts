@@ -2,7 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import { passAt1 } from '../../report/metricOf.ts';
+import { fixed, passAt1 } from '../../report/metricOf.ts';
 import { currentIo, type Io } from '../process/io.ts';
 
 /** Prints a line that the next one overwrites. Prints nothing unless standard error is a terminal. */
@@ -60,16 +60,11 @@ export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
 }
 
 /** Returns the line of a GRPO step. `secondsLeft` is an estimate from the steps so far. */
-export function stepLine(
-  metrics: Metrics,
-  total: number,
-  lastPassAt1: number | undefined,
-  secondsLeft: number,
-): string {
+export function stepLine(metrics: Metrics, total: number, secondsLeft: number): string {
   const parts = [
     `step ${metrics['training/global_step']}/${total}`,
     field('reward', metrics['critic/score/mean'], 3),
-    field('pass@1', passAt1(metrics) ?? lastPassAt1, 3),
+    field('pass@1', passAt1(metrics), 3),
     field('kl', metrics['actor/kl_loss'] ?? metrics['actor/ppo_kl'], 4),
     field('entropy', metrics['actor/entropy'], 3),
     field('tokens/s', metrics['perf/throughput'], 0),
@@ -87,7 +82,7 @@ export function timeLeft(history: readonly Metrics[], total: number): number {
 }
 
 const field = (name: string, value: number | undefined, digits: number) =>
-  value === undefined ? '' : `${name} ${value.toFixed(digits)}`;
+  value === undefined ? '' : `${name} ${fixed(value, digits)}`;
 
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));

@@ -3,15 +3,11 @@
 import { dirname, resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
 import { forget, keepStep } from '../../extensions/replay/index.ts';
-import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Fault } from '../../grpo/health.ts';
-import { isOwnLoss } from '../../grpo/losses/index.ts';
-import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { FitResult, Phase } from '../../grpo/types.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
-import { passAt1 } from '../../report/metricOf.ts';
 import { type RunSummary, summarizeRun } from '../../report/summary.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
 import type { BestCheckpoint } from '../../runs/keptCheckpoints.ts';
@@ -171,7 +167,8 @@ class ShownRun implements RunHost<RunSession> {
 
   onStep({ metrics }: LoggedStep): void {
     const { config, history } = this.#run;
-    if (config.trainer.logger.includes('console')) sayStep(config, metrics, history);
+    const { logger, totalTrainingSteps: total } = config.trainer;
+    if (logger.includes('console')) say(stepLine(metrics, total, timeLeft(history, total)));
     this.#parts.onLogged?.(metrics);
   }
 
@@ -213,14 +210,4 @@ async function lastGoodState(
     state = `Weights that are not finite are not saved. ${left}.`;
   }
   return new NotFiniteError(error.step, `${error.message} ${state}`, { cause: error });
-}
-
-function sayStep(config: TrainConfig, metrics: Metrics, history: readonly Metrics[]): void {
-  const { totalTrainingSteps } = config.trainer;
-  const lastPass = history.map(passAt1).findLast((value) => value !== undefined);
-  say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(history, totalTrainingSteps)));
-  if (metrics['training/global_step'] !== 1) return;
-  const { lossMode } = config.actor.policyLoss;
-  const explained = explainLoss(metrics, { ...(isOwnLoss(lossMode) && { ownLoss: lossMode }), n: config.rollout.n });
-  if (explained) say(explained);
 }
