@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { bootstrapMetrics } from '../../src/grpo/bootstrap.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { outsideSeconds } from '../../src/grpo/generate/samples.ts';
 import { explainLoss } from '../../src/grpo/losses/explain.ts';
 import {
   dataMetrics,
@@ -207,4 +208,15 @@ test('stopWhen: holds at the bound, is checked only when the metric is logged, a
   expect(() => goalReached(config({ metric: 'val-core/t/acc/mean@2', atLeast: 1 }), evaluated, false)).toThrow(
     `Did you mean "${acc}"?`,
   );
+});
+
+test('seconds outside the model are wall time: spans that overlap count once', () => {
+  const seconds = (...tools: [number, number][]) => outsideSeconds({ tools, reward: [] }).tools;
+  expect(seconds()).toBe(0);
+  expect(seconds([1000, 3000], [2000, 2500], [2800, 4000])).toBe(3);
+  expect(seconds([5000, 6000], [0, 1000])).toBe(2);
+  expect(seconds([0, 1000], [0, 1000], [1000, 1000])).toBe(1);
+  // 64 samples that wait for the same second.
+  const many = Array.from({ length: 64 }, (): [number, number] => [100, 1100]);
+  expect(outsideSeconds({ tools: [], reward: many })).toEqual({ tools: 0, reward: 1 });
 });

@@ -8,6 +8,7 @@ import { shareEntries } from '../../shared.ts';
 import { problemName } from '../../tasks/problem.ts';
 import type { Message, Problem } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
+import type { Span } from './events.ts';
 import { runOwnLoop, WatchedSample } from './ownLoop.ts';
 import { AgentSample } from './sample.ts';
 import type { AgentLoopInput } from './types.ts';
@@ -35,8 +36,8 @@ export interface AgentLoopOutput {
   observation: string;
   /** State that the loop has set. */
   state: unknown;
-  /** Milliseconds that this sample waited for the engine and for its tools. */
-  timing: { generateMs: number; toolsMs: number };
+  /** Milliseconds that this sample waited for the engine, and the spans in which it waited for its tools. */
+  timing: { generateMs: number; tools: Span[] };
   /** Error of the user's loop, tool parser or tool, if `onError` is 'skip'. */
   fault?: UserCodeError;
 }
