@@ -10,7 +10,15 @@ import { oneLine, quoted, startedAs } from '../../src/cli/process/startedAs.ts';
 import { disk, readJsonFile, readText, shippedPath, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { processIo, withIo } from '../../src/cli/process/io.ts';
-import { Progress, resolvedAlgorithm, say, sayProgress, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
+import {
+  Progress,
+  repeatProgress,
+  resolvedAlgorithm,
+  say,
+  sayProgress,
+  stepLine,
+  timeLeft,
+} from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
 import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -341,4 +349,31 @@ test('a message stays on one line and readable, whatever it quotes', () => {
   );
   expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toHaveLength(1000);
   expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toMatch(/^there are 2: .*; allowed: one\.$/);
+});
+
+test('progress has the tokens, and the time so far while nothing has ended; a log repeats it, a terminal does not', () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const said = (isTTY: boolean) => {
+    let text = '';
+    withIo({ ...processIo, stderr: { isTTY, write: (more: string) => (text += more) } }, () => {
+      say('adapter');
+      const progress = new Progress();
+      let shown = () => progress.phase('step 1: generate');
+      const stop = repeatProgress(() => shown());
+      vi.advanceTimersByTime(75_000);
+      shown = () => progress.text(0, 4, 'samples');
+      vi.advanceTimersByTime(30_000);
+      shown = () => progress.text(2, 4, 'samples', 640);
+      vi.advanceTimersByTime(30_000);
+      stop();
+      vi.advanceTimersByTime(300_000);
+    });
+    return text.split('\n').slice(1, -1);
+  };
+  expect(said(false)).toEqual([
+    ...['step 1: generate, 0:30 so far', 'step 1: generate, 1:00 so far'],
+    ...['0 of 4 samples, 1:30 so far', '2 of 4 samples, 640 tokens, 2:00 left'],
+  ]);
+  expect(said(true)).toEqual([]);
 });

@@ -30,14 +30,44 @@ export function sayProgress(text: string): void {
   else if (performance.now() - (saidAt.get(io) ?? 0) >= QUIET_MS) say(text);
 }
 
+const BEAT_MS = 5000;
+
+/**
+ * Repeats the progress in a log while nothing ends for a long time. Returns a function that ends this. Prints nothing on a
+ * terminal, which shows the last text.
+ */
+export function repeatProgress(text: () => string): () => void {
+  if (currentIo().stderr.isTTY) return () => {};
+  const timer = setInterval(() => sayProgress(text()), BEAT_MS).unref();
+  return () => clearInterval(timer);
+}
+
 /** Counts the parts of a long task, and estimates the time of the rest from the mean of the earlier parts. */
 export class Progress {
   readonly #started = performance.now();
 
-  /** Returns for example "12 of 48 problems, 1:30 left". */
-  text(done: number, total: number, unit: string): string {
-    const seconds = ((performance.now() - this.#started) / 1000 / done) * (total - done);
-    return `${done} of ${total} ${unit}${done > 0 && done < total ? `, ${clock(seconds)} left` : ''}`;
+  /** Returns for example "12 of 48 problems, 960 tokens, 1:30 left", or the time so far before a part has ended. */
+  text(done: number, total: number, unit: string, tokens = 0): string {
+    const counts = [`${done} of ${total} ${unit}`, ...(tokens > 0 ? [`${tokens} tokens`] : [])];
+    const left = (this.seconds / done) * (total - done);
+    return [
+      ...counts,
+      ...(done > 0 && done < total ? [`${clock(left)} left`] : []),
+      ...(done === 0 ? this.#soFar : []),
+    ].join(', ');
+  }
+
+  /** Returns the name of a phase whose parts cannot be counted, and its time so far. */
+  phase(name: string): string {
+    return [name, ...this.#soFar].join(', ');
+  }
+
+  get seconds(): number {
+    return (performance.now() - this.#started) / 1000;
+  }
+
+  get #soFar(): string[] {
+    return this.seconds * 1000 < QUIET_MS ? [] : [`${clock(this.seconds)} so far`];
   }
 }
 

@@ -23,7 +23,7 @@ import {
 } from '../../runs/trainingRun.ts';
 import { onInterrupt } from '../process/interrupt.ts';
 import { isLarge, sayEstimate, sayPlan } from './plan.ts';
-import { Progress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
+import { Progress, repeatProgress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
@@ -64,6 +64,9 @@ class ShownRun implements RunHost<RunSession> {
   /** Phase whose samples are counted. */
   #progress = new Progress();
   #samples = 0;
+  #tokens = 0;
+  /** Returns the progress of the phase. */
+  #text = () => '';
   #isEvaluating = false;
   #isEstimated = false;
   readonly note = say;
@@ -84,8 +87,10 @@ class ShownRun implements RunHost<RunSession> {
   async open(aborted: Promise<never>): Promise<RunSession> {
     this.#phases.take(); // discards phases of a lost device
     const session = await this.#parts.open(aborted);
+    const stopRepeating = repeatProgress(() => this.#text());
     const close = (error?: unknown) => {
       this.#removeHandler();
+      stopRepeating();
       return session.close(error);
     };
     return { ...session, close };
@@ -128,19 +133,26 @@ class ShownRun implements RunHost<RunSession> {
   onPhase(phase: Phase, step: number): void {
     this.#phases.mark(phase);
     this.#isEvaluating = phase === 'validate';
-    [this.#progress, this.#samples] = [new Progress(), 0];
-    sayProgress(`step ${step}: ${phase}`);
+    [this.#progress, this.#samples, this.#tokens] = [new Progress(), 0, 0];
+    this.#show(() => `step ${step}: ${this.#progress.phase(phase)}`);
   }
 
-  onSample(): void {
+  onSample({ trajectory }: Sample, step: number): void {
     if (this.#isEvaluating) return;
     const { data, rollout } = this.#run.config;
     const [done, total] = [++this.#samples, data.trainBatchSize * rollout.n];
-    if (done <= total) sayProgress(`generating: ${this.#progress.text(done, total, 'samples')}`);
+    this.#tokens += trajectory.responseIds.length;
+    if (done <= total)
+      this.#show(() => `step ${step}: generating, ${this.#progress.text(done, total, 'samples', this.#tokens)}`);
   }
 
-  onEvaluating(done: number, total: number, step: number): void {
-    sayProgress(`step ${step}: evaluating, ${this.#progress.text(done, total, 'problems')}`);
+  onEvaluating(done: number, total: number, step: number, tokens: number): void {
+    this.#show(() => `step ${step}: evaluating, ${this.#progress.text(done, total, 'problems', tokens)}`);
+  }
+
+  #show(text: () => string): void {
+    this.#text = text;
+    sayProgress(text());
   }
 
   async onFault({ step, reason, inputs }: Fault): Promise<void> {
