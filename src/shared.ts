@@ -1,5 +1,5 @@
 /**
- * What users register by name, such as losses, for all copies of the library in this process. The installed command
+ * Entries that users register by name, such as losses, for all copies of the library in this process. The installed command
  * line contains its own copy, while a module of `--import` imports another.
  */
 

@@ -30,7 +30,7 @@ test('a loss whose WGSL does not compile is named in a sentence; one without WGS
   withGpu(async (gpu) => {
     const row = () => ({ loss: 0, grad: 0 });
     const checked = Object.values(POLICY_LOSSES).filter(({ wgsl }) => wgsl !== undefined).length;
-    registerPolicyLoss('by_function', ({ weights }) => ({ dLogProbs: weights as Float32Array }));
+    registerPolicyLoss('by_function', ({ weights }) => ({ dLogProbs: weights }));
     registerPolicyLoss('by_row', { row });
     expect(await verifyLossKernels(gpu)).toHaveLength(checked);
     registerPolicyLoss('typo', { row, wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantag; }' });
