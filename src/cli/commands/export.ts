@@ -4,7 +4,6 @@
  */
 
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
@@ -33,7 +32,8 @@ import verlToolPython from '../export/python/verl_tools.py?raw';
 import { rewardOf } from '../export/reward.ts';
 import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
-import { disk, readText } from '../files.ts';
+import { disk } from '../files.ts';
+import { openConfig, runOf } from '../run/namedRun.ts';
 import { openTask, readGsm8k } from '../run/openTask.ts';
 import { withChatTemplate } from '../run/session.ts';
 import { say } from '../run/progress.ts';
@@ -96,12 +96,12 @@ export const exportRun: Command = {
 };
 
 async function configOf(source: string, flag: string | boolean | undefined, overrides: string[]): Promise<TrainConfig> {
-  const path = typeof flag === 'string' ? flag : join(source, 'config.yaml');
-  if (typeof flag !== 'string' && !existsSync(path))
+  if (typeof flag !== 'string' && !runOf(source))
     throw new InputError(
       `${source} has no config.yaml, so it is not a run folder. Give the training config with --config FILE.`,
     );
-  return parseTrainConfig(await readText(path), { source: path, overrides });
+  const { source: path, text } = await openConfig(typeof flag === 'string' ? flag : source);
+  return parseTrainConfig(text, { source: path, overrides });
 }
 
 async function modelFiles(model: LoadedModel, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {

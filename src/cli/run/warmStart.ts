@@ -10,6 +10,7 @@ import { InputError } from '../../errors.ts';
 import { checkCheckpoint } from '../../runs/checkpointFolder.ts';
 import { disk, readText } from '../files.ts';
 import { holdFolder } from '../process/heldFolder.ts';
+import { runOf } from './namedRun.ts';
 import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
 
@@ -19,7 +20,7 @@ import { runSupervised, supervisedFolder } from './supervised.ts';
  */
 export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   const { path: source } = config.model;
-  if (!/\.ya?ml$/.test(source)) return config;
+  if (!/\.ya?ml$/.test(source) || runOf(source)) return config;
   const overrides = [`trainer.defaultLocalDir=${JSON.stringify(config.trainer.defaultLocalDir)}`];
   const supervised = parseSftConfig(await readText(source), { source, overrides });
   const folder = supervisedFolder(supervised);
