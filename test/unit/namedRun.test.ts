@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { scriptedEngines, webgrpo } from '../commandLine.ts';
+import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
 const run = join(root, 'tiny');
@@ -105,4 +105,42 @@ test('a folder with a config alone is not a run', () => {
   writeFileSync(join(folder, 'config.yaml'), 'name: x');
   expect(runOf(folder)).toBeUndefined();
   expect(modelOf('HuggingFaceTB/SmolLM2-135M')).toBe('HuggingFaceTB/SmolLM2-135M');
+});
+
+test('generate of a run answers with the tools of its task, in a chat too; /exit leaves the chat', async () => {
+  const question = 'Tom has 3 apples and buys 4. How many has he?';
+  for (const named of [
+    ['--model', run],
+    ['--config', config],
+    ['--config', 'configs/gsm8k-tool.yaml'],
+  ]) {
+    const { status, told } = await start('generate', ...named, '--prompt', question, '--temperature', '0');
+    expect(status, told).toBe(0);
+    expect(told).toMatch(/task: gsm8k-tool, tools: calculator/);
+  }
+  const chat = new RunningCommand(['generate', '--model', run, '--chat', '--json'], {
+    createEngine: scriptedEngines(),
+  });
+  chat.type('one\n/exit\ntwo\n');
+  const { status, stdout, said } = await chat.done;
+  expect(status, said.join('\n')).toBe(0);
+  const { turns } = JSON.parse(stdout) as { turns: { messages: unknown[] }[] };
+  expect(turns).toHaveLength(1);
+  expect(turns[0].messages.length).toBeGreaterThan(0);
+});
+
+test('generate: a run whose task is gone answers without tools; a task that is named must open', async () => {
+  const moved = join(mkdtempSync(join(root, 'moved-')), 'run');
+  cpSync(run, moved, { recursive: true });
+  const text = readFileSync(config, 'utf8').replace(
+    /^task:\n {2}name: .*$/m,
+    'task:\n  name: gsm8k\n  module: ./gone.mjs',
+  );
+  writeFileSync(join(moved, 'config.yaml'), text);
+  const words = ['--prompt', 'x', '--max-new-tokens', '2'];
+  const without = await start('generate', '--model', moved, ...words);
+  expect(without.status, without.told).toBe(0);
+  expect(without.told).toMatch(/answers without the tools of its task: task\.module: there is no file \.\/gone\.mjs/);
+  const named = await start('generate', '--config', moved, ...words);
+  expect([named.status, named.told]).toEqual([2, expect.stringMatching(/there is no file \.\/gone\.mjs/)]);
 });
