@@ -3,7 +3,7 @@
 /** Number of answers that a sample can give. */
 const TRIES = 2;
 
-/** What the model is told before the problem; '' = nothing. The shipped model and that of sft.yaml do not need it. */
+/** System message of every problem; '' = none. The shipped model and that of sft.yaml do not need it. */
 const SYSTEM = '';
 
 /** @param {string} id */

@@ -1,6 +1,6 @@
 // A task has problems, tools and a reward. docs/guides/tasks.md of webgrpo describes its other parts.
 
-/** What the model is told before the problem; '' = nothing. The shipped model and that of sft.yaml do not need it. */
+/** System message of every problem; '' = none. The shipped model and that of sft.yaml do not need it. */
 const SYSTEM = '';
 
 /** @param {string} content @returns {import('webgrpo').Message[]} */
