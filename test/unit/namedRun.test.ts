@@ -91,6 +91,11 @@ test('a folder or config that is not of a run ends in a sentence', async () => {
       `${empty} is a folder without config.yaml. Give a config file or a run folder.`,
     );
   const recipe = 'configs/gsm8k-sft.yaml';
+  for (const command of ['eval', 'train', 'serve'])
+    expect(await of(command, recipe)).toContain(
+      `${recipe} is the config of supervised training. Start it with webgrpo sft,`,
+    );
+  expect(await of('sft', run)).toContain(`${config} is the config of GRPO training. Start it with webgrpo train.`);
   for (const args of [
     ['generate', '--prompt', 'x'],
     ['merge', '--out', join(root, 'x')],
