@@ -1,0 +1,98 @@
+/**
+ * The groups that a room's controller hands out, and which worker has which. Only the controller changes the list, so no worker can take,
+ * end or keep a group of another.
+ */
+
+export interface LeaseLimits {
+  /** Milliseconds without a sign of life of the group's worker after which another worker can take the group. */
+  silentMs: number;
+  /** Milliseconds after which another worker can take a group in any case. The first valid sample counts, whoever sends it. */
+  deadlineMs: number;
+  /** Maximum number of groups of one worker at the same time. */
+  maxHeld: number;
+}
+
+interface Lease {
+  takenAt: number;
+  heardAt: number;
+}
+
+interface Offer {
+  prompt: string;
+  /** True if samples of the group are missing. */
+  isWanted: boolean;
+  /** Leases by worker, also those whose time is over. */
+  leases: Map<string, Lease>;
+}
+
+/** Hands out groups in the order in which they were first offered. Times are in milliseconds of the caller's clock. */
+export class Leases {
+  readonly #limits: LeaseLimits;
+  readonly #offers = new Map<string, Offer>();
+
+  constructor(limits: LeaseLimits) {
+    this.#limits = limits;
+  }
+
+  /** Offers a group to all workers, or offers it again with another prompt. */
+  offer(uid: string, prompt: string): void {
+    this.#offers.set(uid, { prompt, isWanted: true, leases: new Map() });
+  }
+
+  /** Ends a group. Returns true if a worker still generates it. */
+  end(uid: string, now: number): boolean {
+    const offer = this.#offers.get(uid);
+    this.#offers.delete(uid);
+    return offer !== undefined && this.#live(offer, now) > 0;
+  }
+
+  /** Tells whether samples of the group are missing. If not, nobody can take it, and it does not count for its worker. */
+  want(uid: string, isWanted: boolean): void {
+    const offer = this.#offers.get(uid);
+    if (offer) offer.isWanted = isWanted;
+  }
+
+  /**
+   * Leases a group to a worker and returns its prompt; undefined if there is none for it now. A worker whose time for a group is over
+   * gets that group again only if none of the `others` can.
+   */
+  take(worker: string, now: number, others: readonly string[] = []): string | undefined {
+    if (this.heldBy(worker, now) >= this.#limits.maxHeld) return undefined;
+    for (const offer of this.#offers.values()) {
+      const { prompt, isWanted, leases } = offer;
+      if (!isWanted || this.#live(offer, now) > 0) continue;
+      if (leases.has(worker) && others.some((other) => !leases.has(other))) continue;
+      leases.set(worker, { takenAt: now, heardAt: now });
+      return prompt;
+    }
+    return undefined;
+  }
+
+  /** Notes a sign of life: the worker still generates these groups. */
+  heard(worker: string, uids: readonly string[], now: number): void {
+    for (const uid of uids) {
+      const lease = this.#offers.get(uid)?.leases.get(worker);
+      if (lease) lease.heardAt = now;
+    }
+  }
+
+  /** Ends all leases of a worker that left or was excluded. */
+  leave(worker: string): void {
+    for (const { leases } of this.#offers.values()) leases.delete(worker);
+  }
+
+  /** Returns the number of groups that a worker has now. */
+  heldBy(worker: string, now: number): number {
+    const offers = [...this.#offers.values()];
+    return offers.filter(({ isWanted, leases }) => isWanted && this.#isLive(leases.get(worker), now)).length;
+  }
+
+  #live({ leases }: Offer, now: number): number {
+    return [...leases.values()].filter((lease) => this.#isLive(lease, now)).length;
+  }
+
+  #isLive(lease: Lease | undefined, now: number): boolean {
+    const { silentMs, deadlineMs } = this.#limits;
+    return lease !== undefined && now - lease.heardAt <= silentMs && now - lease.takenAt <= deadlineMs;
+  }
+}
