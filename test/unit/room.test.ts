@@ -4,8 +4,8 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { authentication, enter, newUserKey } from '../../src/extensions/rooms/connect.ts';
-import { VERSION, writeSample } from '../../src/extensions/rooms/messages.ts';
-import { PROMPTS, SAMPLES } from '../../src/extensions/rooms/names.ts';
+import { read, VERSION, write, writeSample } from '../../src/extensions/rooms/messages.ts';
+import { SAMPLES, takeSubject } from '../../src/extensions/rooms/names.ts';
 import {
   type FakeWorker,
   Controller,
@@ -15,7 +15,7 @@ import {
   madeUp,
   type Saved,
 } from '../room.ts';
-import { withSignature } from '../../src/extensions/rooms/tickets.ts';
+import { Signer } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 
 const isFull = process.env['FULL_TESTS'] === '1';
@@ -116,7 +116,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const training = own.train(2);
       await until(() => leaving.started.length).toBe(2);
       leaving.leave();
-      expect(await leaving.ended).toMatchObject({ name: 'leaving', groups: 0 });
+      expect(await leaving.ended).toMatchObject({ name: 'leaving', groups: [] });
       join({ name: 'quick' });
       await training;
       expect(saved.trained.sort()).toEqual(groups(2));
@@ -132,19 +132,6 @@ describe.runIf(hasNatsServer())('a room', () => {
       join({ name: 'quick' });
       await training;
       expect(saved.trained.sort()).toEqual(groups(2));
-    });
-
-    test('groups that the server no longer counts as held are published again', async () => {
-      const saved = fresh();
-      const own = await open(saved);
-      const dying = join({ name: 'dying', ms: 1e6, groupsAtOnce: 4 });
-      const training = own.train(4);
-      await until(() => dying.started.length).toBe(4);
-      await dying.kill();
-      await own.host.jsm.streams.purge(PROMPTS.stream, { seq: 2 }); // after that, the server forgets which worker holds the others
-      join({ name: 'quick' });
-      await training;
-      expect(saved.trained.sort()).toEqual(groups(4));
     });
 
     test(
@@ -210,13 +197,8 @@ describe.runIf(hasNatsServer())('a room', () => {
         expect(most.queued).toBeLessThanOrEqual(maxBytes);
         expect(most.stored).toBeLessThanOrEqual(maxSampleBytes);
         const { streams } = current.host.jsm;
-        const left = [PROMPTS, SAMPLES].map(
-          ({ stream }) =>
-            async () =>
-              (await streams.info(stream)).state.messages,
-        );
         await current.train(count + 2); // the next groups tell it that those of a killed one have ended
-        for (const messages of left) await until(messages).toBe(0);
+        await until(async () => (await streams.info(SAMPLES.stream)).state.messages).toBe(0);
         if (!isFull) return;
         const seconds = Math.round((performance.now() - started) / 1000);
         console.log(JSON.stringify({ count, seconds, kills, most, heapMiB: heaps.map((bytes) => bytes / MIB) }));
@@ -234,8 +216,8 @@ describe.runIf(hasNatsServer())('a room', () => {
       await rollouter.start([groupOf(0)]);
       const left = async () => (await host.jsm.streams.info(SAMPLES.stream)).state.messages;
       const gone = await newUserKey();
-      const sample = writeSample(madeUp('1.1', 0), await host.tickets.give('1.1'));
-      await host.js.publish(SAMPLES.subjectOf(gone.id, '1.1'), await withSignature(sample, gone.seed));
+      const sample = writeSample(madeUp('1.1', 0), await host.tickets.give('1.1', host.published));
+      await host.js.publish(SAMPLES.subjectOf(gone.id, '1.1'), await (await Signer.of(gone.seed)).bytes(sample));
       await sleep(300);
       expect(await left()).toBe(1); // an older checkpoint can start that group again
       join();
@@ -314,13 +296,14 @@ describe.runIf(hasNatsServer())('a room', () => {
   describe("to a client with a worker's credentials", () => {
     let worker: NatsConnection;
     let id: string;
-    let seed: string;
+    let signer: Signer;
     beforeAll(async () => {
       await start();
       await open(fresh());
       await controller.rollouter.updateWeights(0);
       const key = await newUserKey();
-      ({ id, seed } = key);
+      id = key.id;
+      signer = await Signer.of(key.seed);
       worker = await enter(connectByTcp, { address: room.address, code: room.code, inbox: id, name: 'evil' });
       const none = Array.from({ length: 3 }, (_, i) => i + 100);
       await controller.rollouter.start(none.map((number) => groupLike(number)));
@@ -337,21 +320,20 @@ describe.runIf(hasNatsServer())('a room', () => {
       worker.request(subject, typeof body === 'string' ? body : JSON.stringify(body), { timeout: HANG_MS / 2 });
 
     test.each([
-      ['delete a stream', '$JS.API.STREAM.DELETE.webgrpo-prompts', ''],
+      ['delete a stream', '$JS.API.STREAM.DELETE.webgrpo-samples', ''],
       ['purge a stream', '$JS.API.STREAM.PURGE.webgrpo-samples', ''],
-      ['read prompts by number', '$JS.API.STREAM.MSG.GET.webgrpo-prompts', { seq: 1 }],
       ['read samples of others', '$JS.API.DIRECT.GET.webgrpo-samples', { seq: 1 }],
       [
         'make a consumer of its own',
-        '$JS.API.CONSUMER.DURABLE.CREATE.webgrpo-prompts.mine',
-        { stream_name: 'webgrpo-prompts', config: { durable_name: 'mine', ack_policy: 'none' } },
+        '$JS.API.CONSUMER.DURABLE.CREATE.webgrpo-samples.mine',
+        { stream_name: 'webgrpo-samples', config: { durable_name: 'mine', ack_policy: 'none' } },
       ],
       ['take samples from the controller', '$JS.API.CONSUMER.MSG.NEXT.webgrpo-samples.controller', '1'],
       ['publish weights', '$O.webgrpo-weights.C.x', 'weights'],
       ['say what the newest version is', '$KV.webgrpo-state.version', '9'],
       ['read the secret of the tickets', '$JS.API.DIRECT.GET.KV_webgrpo-state.$KV.webgrpo-state.secret', ''],
       ['tell workers of weights', 'webgrpo.notice', '{"v":1,"version":9}'],
-      ['publish prompts', 'webgrpo.prompt.mine', '{}'],
+      ['acknowledge a message', '$JS.ACK.webgrpo-samples.controller.1.1.1.1.0', '+ACK'],
     ])('the server does not let it %s', async (_, subject, body) => {
       await expect(asked(subject, body)).rejects.toThrow(/permissions violation/i);
     });
@@ -361,51 +343,75 @@ describe.runIf(hasNatsServer())('a room', () => {
       for (const subject of [
         '>',
         'webgrpo.>',
-        'webgrpo.prompt.*',
+        'webgrpo.take.*',
+        'webgrpo.status.*',
         'webgrpo.sample.*.*',
         '_INBOX.>',
         '_INBOX-CONTROLLER.>',
         '$JS.>',
       ])
         worker.subscribe(subject, { callback: (error) => void heard.push(error ? 'refused' : 'heard') });
-      await until(() => heard.length).toBe(7);
+      await until(() => heard.length).toBe(8);
       await controller.rollouter.start([groupLike(200)]);
       await sleep(200);
-      expect(heard).toEqual(Array(7).fill('refused'));
+      expect(heard).toEqual(Array(8).fill('refused'));
     });
 
     test('a reply to an API subject does nothing there', async () => {
-      const next = '$JS.API.CONSUMER.MSG.NEXT.webgrpo-prompts.workers';
-      const { messages } = (await controller.host.jsm.streams.info('webgrpo-prompts')).state;
-      worker.publish(next, '1', { reply: '$JS.API.STREAM.DELETE.webgrpo-prompts' });
+      const { messages } = (await controller.host.jsm.streams.info(SAMPLES.stream)).state;
+      const request = signer.text(write('take', {}));
+      worker.publish(takeSubject(id), request, { reply: `$JS.API.STREAM.PURGE.${SAMPLES.stream}` });
       await worker.flush();
-      await sleep(300);
-      expect((await controller.host.jsm.streams.info('webgrpo-prompts')).state.messages).toBe(messages);
+      await until(() => controller.host.leases.heldBy(id, Date.now())).toBe(1);
+      expect((await controller.host.jsm.streams.info(SAMPLES.stream)).state.messages).toBe(messages);
+    });
+
+    test('it can neither take groups in the name of another, nor end or keep those of another', async () => {
+      const { id: victim, seed: own } = await newUserKey();
+      const honest = await Signer.of(own);
+      const { leases } = controller.host;
+      const counts = () => controller.host.workers.get(victim)?.refused.signature ?? 0;
+      worker.publish(takeSubject(victim), signer.text(write('take', {})));
+      await until(counts).toBe(1);
+      expect(leases.heldBy(victim, Date.now())).toBe(0);
+      const answer = await worker.request(takeSubject(victim), honest.text(write('take', {})), {
+        timeout: HANG_MS / 2,
+      });
+      const { uid } = read('prompt', new TextEncoder().encode(read('given', answer.data).prompt));
+      const status = { name: 'x', adapter: '', version: 0, tokens: 0, tokensPerS: 0 };
+      for (const [s, more] of [{ groups: [], left: true }, { groups: [uid] }].entries()) {
+        worker.publish(`webgrpo.status.${victim}`, signer.text(write('status', { ...status, ...more })));
+        await until(counts).toBe(2 + s);
+      }
+      expect(leases.heldBy(victim, Date.now())).toBe(1);
+      worker.publish(`webgrpo.status.${id}`, signer.text(write('status', { ...status, groups: [uid] })));
+      await until(() => leases.heldBy(victim, Date.now())).toBe(0); // the victim is silent, and nobody else can keep its group
     });
 
     test('messages that cannot be read, of another version, of groups that are not its own, in the name of others: one refusal each', async () => {
       const subject = `webgrpo.sample.${id}.1%2e100`;
+      const { tickets, published } = controller.host;
       const sample = (ticket: string) => writeSample(madeUp('1.100', 0), ticket);
       const text = new TextDecoder('latin1').decode(sample('x'));
       const bytes = (latin1: string) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
       const raw = (data: Uint8Array, to = subject) => worker.request(to, data, { timeout: HANG_MS / 2 });
-      const send = async (data: Uint8Array) => raw(await withSignature(data, seed));
+      const send = async (data: Uint8Array) => raw(await signer.bytes(data));
       await send(bytes('nonsense'));
       await send(bytes(text.replace(`"v":${VERSION}`, '"v":9')));
       await send(sample('0011223344556677.00'));
-      await send(sample(await controller.host.tickets.give('1.101')));
+      await send(sample(await tickets.give('1.101', published)));
       const counts = (of = id) => controller.host.workers.get(of)?.refused;
       await until(counts).toEqual({ malformed: 1, version: 1, signature: 0, ticket: 2 });
       await send(new Uint8Array(1000));
       await until(counts).toEqual({ malformed: 2, version: 1, signature: 0, ticket: 2 });
-      worker.publish(`webgrpo.status.${id}`, `{"v":${VERSION},"name":7}`);
+      worker.publish(`webgrpo.status.${id}`, signer.text(`{"v":${VERSION},"name":7}`));
       await until(counts).toEqual({ malformed: 3, version: 1, signature: 0, ticket: 2 });
-      const good = sample(await controller.host.tickets.give('1.100'));
+      const good = sample(await tickets.give('1.100', published));
       await raw(good);
       await raw(bytes('x'));
       await until(counts).toEqual({ malformed: 3, version: 1, signature: 2, ticket: 2 });
       const { id: other } = await newUserKey();
-      await raw(await withSignature(good, seed), `webgrpo.sample.${other}.1%2e100`);
+      await raw(await signer.bytes(good), `webgrpo.sample.${other}.1%2e100`);
       await until(() => counts(other)).toMatchObject({ signature: 1 });
       expect(controller.host.workers.get(other)).toMatchObject({ accepted: 0, rejected: {}, leftOut: false });
       expect((await controller.host.jsm.streams.info('webgrpo-samples')).state.messages).toBe(0);

@@ -13,6 +13,7 @@ import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
   checkVerifiable,
+  groupsAtOnce,
   nameOf,
   NatsRollouter,
   readableAlone,
@@ -62,6 +63,10 @@ export const room: Command = {
       value: 'S',
       help: 'seconds without a message after which a group goes to another worker (default 30)',
     },
+    'deadline-s': {
+      value: 'S',
+      help: 'seconds after which a group goes to another worker in any case (default 600)',
+    },
     nats: {
       value: 'URL',
       help: 'a running NATS server, with the controller as nats://user:password@host:port',
@@ -79,16 +84,17 @@ export const room: Command = {
     else expectVerifiable(config);
     const path = join(config.trainer.defaultLocalDir, config.name);
     const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
+    const deadlineMs = 1000 * numberFlag(flags, 'deadline-s', 600, [1, 86_400]);
     const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
     const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
-    const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
+    const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, deadlineMs, trustsWorkers };
     using held = holdFolder(path);
     const finished = await trainInRoom(RunFolder.open(held.files, path), run);
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
   },
 };
 
-/** A room's run: its config, how workers are checked, and how long a worker can be silent. */
+/** A room's run: its config, how workers are checked, and how long a worker can be silent or hold a group. */
 interface RoomRun {
   config: TrainConfig;
   server: ServerOptions;
@@ -96,11 +102,12 @@ interface RoomRun {
   running?: RoomServer | undefined;
   maxWorkers: number;
   ackWaitMs: number;
+  deadlineMs: number;
   trustsWorkers: boolean;
 }
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
-  const { ackWaitMs, maxWorkers, trustsWorkers } = run;
+  const { ackWaitMs, deadlineMs, maxWorkers, trustsWorkers } = run;
   // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
   const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
@@ -119,8 +126,13 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const { maxAge, maxGroups } = pipelineOf(config);
     const keptVersions = maxAge + 2;
     const host = await RoomHost.open(server.connection, {
-      ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
-      ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
+      ...{ config: { ...config }, maxWorkers, ackWaitMs, deadlineMs, resume: checkpoint !== undefined, say },
+      ...{
+        verifies: !trustsWorkers,
+        maxHeld: groupsAtOnce(config),
+        keptVersions,
+        prepare: (weights) => putModel(weights, session),
+      },
     });
     for (const line of server.invitation) say(line);
     const verified =
@@ -134,6 +146,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
+        ...(verified && { maxAge }),
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
         cancelled,
         onEnd: (uid) => verified?.ended(uid),
