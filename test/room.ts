@@ -105,6 +105,8 @@ export interface ControllerOptions extends Partial<RoomOptions> {
   check?: NatsRollouterOptions['check'];
   /** Largest age of a group, in syncs. */
   maxAge?: number;
+  /** Share of groups that a second worker generates too. */
+  secondShare?: number;
   /** First byte of its weights. */
   weights?: number;
 }
@@ -129,6 +131,7 @@ export class Controller {
     this.rollouter = new NatsRollouter(host, {
       ...{ n, check, put: (records) => this.queue.put(records, this.#killed.signal) },
       ...(options.maxAge !== undefined && { maxAge: options.maxAge }),
+      secondShare: options.secondShare ?? 0,
       exportWeights: async () => Uint8Array.of(options.weights ?? 1, 2, 3),
     });
   }

@@ -67,6 +67,10 @@ export const room: Command = {
       value: 'S',
       help: 'seconds after which a group goes to another worker in any case (default 600)',
     },
+    'second-share': {
+      value: 'SHARE',
+      help: 'share of groups that a second worker generates too, and whose samples are compared, such as 0.02 (default 0)',
+    },
     nats: {
       value: 'URL',
       help: 'a running NATS server, with the controller as nats://user:password@host:port',
@@ -85,9 +89,19 @@ export const room: Command = {
     const path = join(config.trainer.defaultLocalDir, config.name);
     const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
     const deadlineMs = 1000 * numberFlag(flags, 'deadline-s', 600, [1, 86_400]);
+    const secondShare = numberFlag(flags, 'second-share', 0, [0, 1]);
     const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
     const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
-    const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, deadlineMs, trustsWorkers };
+    const run = {
+      config,
+      server,
+      running: runningServer(flags),
+      maxWorkers,
+      ackWaitMs,
+      deadlineMs,
+      secondShare,
+      trustsWorkers,
+    };
     using held = holdFolder(path);
     const finished = await trainInRoom(RunFolder.open(held.files, path), run);
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
@@ -103,6 +117,7 @@ interface RoomRun {
   maxWorkers: number;
   ackWaitMs: number;
   deadlineMs: number;
+  secondShare: number;
   trustsWorkers: boolean;
 }
 
@@ -146,7 +161,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
-        ...(verified && { maxAge }),
+        ...(verified && { maxAge, secondShare: run.secondShare }),
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
         cancelled,
         onEnd: (uid) => verified?.ended(uid),

@@ -21,6 +21,8 @@ interface Offer {
   prompt: string;
   /** True if samples of the group are missing. */
   isWanted: boolean;
+  /** Number of workers that can have the group at the same time. */
+  copies: number;
   /** Leases by worker, also those whose time is over. */
   leases: Map<string, Lease>;
 }
@@ -34,16 +36,16 @@ export class Leases {
     this.#limits = limits;
   }
 
-  /** Offers a group to all workers, or offers it again with another prompt. */
-  offer(uid: string, prompt: string): void {
-    this.#offers.set(uid, { prompt, isWanted: true, leases: new Map() });
+  /** Offers a group to all workers, or offers it again with another prompt. @param copies number of workers that can have it at a time */
+  offer(uid: string, prompt: string, copies = 1): void {
+    this.#offers.set(uid, { prompt, isWanted: true, copies, leases: new Map() });
   }
 
   /** Ends a group. Returns true if a worker still generates it. */
   end(uid: string, now: number): boolean {
     const offer = this.#offers.get(uid);
     this.#offers.delete(uid);
-    return offer !== undefined && this.#live(offer, now) > 0;
+    return offer !== undefined && this.#live(offer.leases, now).length > 0;
   }
 
   /** Tells whether samples of the group are missing. If not, nobody can take it, and it does not count for its worker. */
@@ -54,18 +56,18 @@ export class Leases {
 
   /**
    * Leases a group to a worker and returns its prompt; undefined if there is none for it now. A worker whose time for a group is over
-   * gets that group again only if none of the `others` can.
+   * gets that group again only if none of the `others` can. Second copies go out when nothing else is left.
    */
   take(worker: string, now: number, others: readonly string[] = []): string | undefined {
     if (this.heldBy(worker, now) >= this.#limits.maxHeld) return undefined;
-    for (const offer of this.#offers.values()) {
-      const { prompt, isWanted, leases } = offer;
-      if (!isWanted || this.#live(offer, now) > 0) continue;
-      if (leases.has(worker) && others.some((other) => !leases.has(other))) continue;
-      leases.set(worker, { takenAt: now, heardAt: now });
-      return prompt;
-    }
-    return undefined;
+    const isFree = ({ isWanted, leases, ...offer }: Offer, copy: number) => {
+      if (!isWanted || copy >= offer.copies || this.#live(leases, now).length !== copy) return false;
+      return !leases.has(worker) || (copy === 0 && others.every((other) => leases.has(other)));
+    };
+    const offers = [...this.#offers.values()];
+    const free = offers.find((offer) => isFree(offer, 0)) ?? offers.find((offer) => isFree(offer, 1));
+    free?.leases.set(worker, { takenAt: now, heardAt: now });
+    return free?.prompt;
   }
 
   /** Notes a sign of life: the worker still generates these groups. */
@@ -87,8 +89,13 @@ export class Leases {
     return offers.filter(({ isWanted, leases }) => isWanted && this.#isLive(leases.get(worker), now)).length;
   }
 
-  #live({ leases }: Offer, now: number): number {
-    return [...leases.values()].filter((lease) => this.#isLive(lease, now)).length;
+  /** Returns the workers that generate a group now. */
+  workersOf(uid: string, now: number): string[] {
+    return this.#live(this.#offers.get(uid)?.leases ?? new Map<string, Lease>(), now);
+  }
+
+  #live(leases: Offer['leases'], now: number): string[] {
+    return [...leases.keys()].filter((worker) => this.#isLive(leases.get(worker), now));
   }
 
   #isLive(lease: Lease | undefined, now: number): boolean {

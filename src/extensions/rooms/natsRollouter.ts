@@ -14,6 +14,7 @@ import {
   type WeightTransfer,
 } from '../../grpo/pipeline/types.ts';
 import { type ExperienceRecord, uidOf } from '../../grpo/queue/types.ts';
+import { sameIds } from '../../grpo/update/batch.ts';
 import { pause, pull, untilDone } from './connect.ts';
 import { MessageError } from './frame.ts';
 import { isSameWeights, readSample, type Weights, write } from './messages.ts';
@@ -23,13 +24,15 @@ import { signedBy } from './tickets.ts';
 
 /**
  * Checks a sample of a group that was offered with the weights of `version`. Returns the reason for a rejection in a few words, under which
- * it is counted, or the record to train on. Undefined accepts the record unchanged.
+ * it is counted, or the record to train on. Undefined accepts the record unchanged. `again` = another worker's sample was accepted before.
+ * The tag `near` of a record counts its tokens within the tolerance that are not the very draw.
  */
 export type CheckSample = (
   record: ExperienceRecord,
   worker: string,
   group: PromptGroup,
   version: number,
+  again: boolean,
 ) => Promise<Checked> | Checked;
 type Checked = string | ExperienceRecord | undefined;
 
@@ -42,6 +45,8 @@ export interface NatsRollouterOptions {
   exportWeights(version: number): Promise<Uint8Array>;
   /** Largest age of a sample's weights, in syncs. An older group is offered again by newer weights. Default: no limit. */
   maxAge?: number;
+  /** Share of the groups that a second worker generates too, if one has nothing else to do. Default: 0. */
+  secondShare?: number;
   /**
    * Number of samples that are checked or wait for space concurrently. If `put` takes groups in order, this must be the number of groups
    * in flight at least. Otherwise the groups that wait could block the first one. Default: 64.
@@ -64,7 +69,13 @@ interface Outstanding {
   weights: Weights;
   /** Samples that were accepted or are being checked. */
   samples: Set<number>;
-  accepted: ExperienceRecord[];
+  accepted: Map<number, ExperienceRecord>;
+  /** Samples received from each worker. */
+  received: Map<string, Set<number>>;
+  isTwice: boolean;
+  /** Number of samples that are being checked. */
+  checked: number;
+  isPut: boolean;
 }
 
 /** Number of times that samples of a group that was not started are delayed before they are dropped. */
@@ -81,6 +92,8 @@ export class NatsRollouter implements Rollouter {
   readonly #handled = new Map<JsMsg, Promise<void>>();
   /** Versions of the last syncs, newest first: those that a group can be trained by. */
   #versions: number[] = [];
+  /** Samples that two workers generated: the same tokens, different ones with a near token, and different ones without. */
+  readonly #second = { same: 0, near: 0, differ: 0 };
   #life = new Life();
 
   constructor(host: RoomHost, options: NatsRollouterOptions) {
@@ -108,8 +121,8 @@ export class NatsRollouter implements Rollouter {
     const { maxAge = Infinity } = this.#options;
     const before = this.#versions.filter((other) => other !== version);
     this.#versions = [version, ...before].slice(0, Math.min(maxAge, before.length) + 1);
-    for (const { group, weights, accepted } of [...this.#groups.values()])
-      if (accepted.length < this.#options.n && !this.#versions.includes(weights.version)) await this.#offer(group);
+    for (const { group, weights, isPut } of [...this.#groups.values()])
+      if (!isPut && !this.#versions.includes(weights.version)) await this.#offer(group);
     return { version, bytes: bytes.length, seconds: (performance.now() - started) / 1000, overlapSeconds: 0 };
   }
 
@@ -129,7 +142,14 @@ export class NatsRollouter implements Rollouter {
       rejected[name] = (rejected[name] ?? 0) + count;
     }
     const here = workers.filter(({ adapter, leftOut }) => adapter !== '' && !leftOut);
-    return { 'room/workers': here.length, ...rejected, ...this.#options.metrics?.() };
+    const { same, near, differ } = this.#second;
+    const second = { 'room/second/same': same, 'room/second/near': near, 'room/second/differ': differ };
+    return {
+      'room/workers': here.length,
+      ...rejected,
+      ...(this.#options.secondShare && second),
+      ...this.#options.metrics?.(),
+    };
   }
 
   async close(): Promise<void> {
@@ -156,6 +176,7 @@ export class NatsRollouter implements Rollouter {
     };
     const sweeping = forEver(async () => {
       await pause(Math.max(500, ackWaitMs / 2), signal);
+      for (const [uid, outstanding] of this.#groups) void this.#putComplete(uid, outstanding).catch(fail);
       await this.#host.consumers.check();
     });
     await Promise.all([forEver(() => this.#receive(signal)).catch(fail), sweeping.catch(fail)]);
@@ -188,36 +209,64 @@ export class NatsRollouter implements Rollouter {
     const uid = uidOf(record.key);
     const outstanding = this.#groups.get(uid);
     if (!outstanding && !this.#isOver(uid) && message.info.deliveryCount < PUT_OFF) return message.nak(PUT_OFF_MS);
-    const isNeeded = outstanding && !counts.leftOut && !outstanding.samples.has(index);
-    if (!isNeeded || !isSameWeights(sample.weights, outstanding.weights)) {
+    if (!outstanding || counts.leftOut || !isSameWeights(sample.weights, outstanding.weights)) {
       counts.duplicates++;
       return message.ack();
     }
-    const { group, samples, accepted, weights } = outstanding;
+    const { group, samples, accepted, received, weights, isTwice } = outstanding;
+    const ofWorker = received.get(worker) ?? new Set();
+    const first = accepted.get(index);
+    const isSecond = isTwice && first !== undefined && first.tags['worker'] !== worker && !ofWorker.has(index);
+    received.set(worker, ofWorker.add(index));
+    if (samples.has(index) && !isSecond) {
+      counts.duplicates++;
+      await this.#putComplete(uid, outstanding);
+      return message.ack();
+    }
     this.#want(uid, samples.add(index));
-    const checked = await this.#options.check(record, worker, group, weights.version);
+    outstanding.checked++;
+    const checked = await this.#options.check(record, worker, group, weights.version, isSecond);
+    outstanding.checked--;
     if (this.#groups.get(uid) !== outstanding) return message.ack(); // ended during the check, or offered again
     if (typeof checked === 'string') {
-      samples.delete(index);
+      if (!isSecond) samples.delete(index);
       counts.rejected[checked] = (counts.rejected[checked] ?? 0) + 1;
       this.#host.leaveOut(worker, `a sample of it was rejected: ${checked}`);
       this.#want(uid, samples);
-      return message.ack();
-    }
-    accepted.push(checked ?? record);
-    if (accepted.length === this.#options.n) await this.#put(uid, outstanding);
+    } else if (!isSecond) accepted.set(index, checked ?? record);
+    else if (!this.#agree(first, checked ?? record)) await this.#offer(group);
+    await this.#putComplete(uid, outstanding);
     message.ack();
+  }
+
+  /** Compares the samples of two workers. Returns false, which rejects both, if no near token explains a difference. */
+  #agree(first: ExperienceRecord, second: ExperienceRecord): boolean {
+    const [a, b] = [first, second].map(({ columns }) => columns['response']);
+    const isSame = a instanceof Uint32Array && b instanceof Uint32Array && sameIds(a, b);
+    const isNear = [first, second].some(({ tags }) => Number(tags['near']) > 0);
+    this.#second[isSame ? 'same' : isNear ? 'near' : 'differ']++;
+    if (isSame || isNear) return true;
+    for (const { tags } of [first, second]) {
+      const { rejected } = this.#host.countsOf(String(tags['worker']));
+      rejected['disagreement'] = (rejected['disagreement'] ?? 0) + 1;
+    }
+    return false;
   }
 
   #want(uid: string, samples: ReadonlySet<number>): void {
     this.#host.want(uid, samples.size < this.#options.n);
   }
 
-  /** Puts a complete group. */
-  async #put(uid: string, outstanding: Outstanding): Promise<void> {
-    const { accepted } = outstanding;
-    await this.#options.put(accepted);
-    for (const { tags } of accepted) this.#host.countsOf(String(tags['worker'])).accepted++;
+  /** Puts a group that is complete, once no second worker still generates it. */
+  async #putComplete(uid: string, outstanding: Outstanding): Promise<void> {
+    const { accepted, received, isTwice, checked, isPut } = outstanding;
+    const { n } = this.#options;
+    if (isPut || checked > 0 || accepted.size < n || this.#groups.get(uid) !== outstanding) return;
+    const isAwaited = (worker: string) => (received.get(worker)?.size ?? 0) < n;
+    if (isTwice && this.#host.leases.workersOf(uid, Date.now()).some(isAwaited)) return;
+    outstanding.isPut = true;
+    await this.#options.put([...accepted.values()]);
+    for (const { tags } of accepted.values()) this.#host.countsOf(String(tags['worker'])).accepted++;
     if (this.#groups.get(uid) === outstanding) this.#end([uid]); // the trainer can have started it again
   }
 
@@ -242,13 +291,16 @@ export class NatsRollouter implements Rollouter {
   /** Offers a group with the newest weights. Samples by other weights are dropped. */
   async #offer(group: PromptGroup): Promise<void> {
     const { number, index, problem, step } = group;
-    const weights = this.#host.published;
+    const { tickets } = this.#host;
     const uid = uidOfGroup(group);
+    const isTwice = (await tickets.secretOf(uid)) < (this.#options.secondShare ?? 0);
+    const fresh = { samples: new Set<number>(), accepted: new Map(), received: new Map(), checked: 0, isPut: false };
+    const weights = this.#host.published;
     this.#options.onEnd?.(uid);
-    this.#groups.set(uid, { group, weights, samples: new Set(), accepted: [] });
-    const ticket = await this.#host.tickets.give(uid, weights);
+    this.#groups.set(uid, { group, weights, isTwice, ...fresh });
+    const ticket = await tickets.give(uid, weights);
     const which = { number, step, weights, ...(index !== undefined && { index }) };
-    this.#host.offer(uid, write('prompt', { uid, ticket, n: this.#options.n, ...which, problem }));
+    this.#host.offer(uid, write('prompt', { uid, ticket, n: this.#options.n, ...which, problem }), isTwice ? 2 : 1);
   }
 
   /** True if the group has ended, also if an earlier controller ended it. */

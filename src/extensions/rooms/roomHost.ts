@@ -163,8 +163,8 @@ export class RoomHost {
   }
 
   /** Offers a group to the workers, or offers it again with another prompt. */
-  offer(uid: string, prompt: string): void {
-    this.leases.offer(uid, prompt);
+  offer(uid: string, prompt: string, copies: number): void {
+    this.leases.offer(uid, prompt, copies);
     this.#handOut();
   }
 

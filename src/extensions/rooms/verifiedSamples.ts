@@ -59,19 +59,19 @@ export class VerifiedSamples {
     if (this.#loaded === version) this.#loaded = undefined;
   }
 
-  readonly check: CheckSample = async (record, worker, group, version) => {
+  readonly check: CheckSample = async (record, worker, group, version, again) => {
     const uid = uidOfGroup(group);
     const sample = readableSample(record, group);
     if (!sample) return 'malformed';
     this.#groups.set(uid, group);
     const s = Number(record.key.slice(uidOf(record.key).length + 1));
     const { number, step } = group;
-    const verdict = await this.#verifier.verify(sample, { uid, number, step, s, version });
+    const verdict = await this.#verifier.verify(sample, { uid, number, step, s, version }, again);
     if (!verdict.accepted) return verdict.reason;
     this.#tokens += verdict.check.tokens;
     this.#nearTokens += verdict.nearTokens;
     this.#looseTokens += verdict.check.looseTokens;
-    return recordOf(verdict.sample, { uid, sample: s, worker });
+    return recordOf(verdict.sample, { uid, sample: s, worker }, { near: verdict.nearTokens });
   };
 
   /** Called when no sample of the group is needed any longer. */

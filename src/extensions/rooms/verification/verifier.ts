@@ -44,14 +44,17 @@ export class SampleVerifier {
     this.#options = options;
   }
 
-  /** Verifies a sample against its claim. Rejects with InputError if the run's own settings or code prevent that. */
-  async verify(sample: Sample, claim: SampleClaim): Promise<Verdict> {
+  /**
+   * Verifies a sample against its claim. Rejects with InputError if the run's own settings or code prevent that.
+   * @param again true for a sample that may have been accepted before
+   */
+  async verify(sample: Sample, claim: SampleClaim, again = false): Promise<Verdict> {
     let check: DrawCheck | undefined;
     try {
       const { config, vocabSize } = this.#options;
       expectWellFormed(sample, claim, { config, vocabSize });
       const { problem } = this.#groupOf(claim);
-      this.#expectNew(claim);
+      if (!again) this.#expectNew(claim);
       // The draws come first: no tool, reward or task code runs with tokens that the model did not sample.
       const drawn = drawnOf(sample, claim, config.seed);
       const result = checkDraws(drawn, await this.#bounds(drawn), this.#options.tolerance ?? TOLERANCE);
@@ -59,7 +62,7 @@ export class SampleVerifier {
       if (result.rejection) throw result.rejection;
       const own = await this.#replayed(problem, sample, claim);
       this.#groupOf(claim); // the group may have ended meanwhile
-      this.#expectNew(claim);
+      if (!again) this.#expectNew(claim);
       this.#acceptedOf(claim).add(claim.s);
       return { accepted: true, nearTokens: check.nearTokens, check, sample: own };
     } catch (error) {
