@@ -39,7 +39,7 @@ function cut(trajectory: Trajectory, length: number): void {
   Object.assign(trajectory, concatTokens([trajectory], RESPONSE_FIELDS, { end: length }));
 }
 
-/** What the tokens after a changed one show: they are not the draws of this text, or the replayed loop differs. */
+/** Reasons found in the tokens after a changed one: they are not the draws of this text, or the replayed loop differs. */
 const AFTER: readonly RejectionReason[] = ['forged token', 'forged log-probs', 'wrong weights', 'forged mask'];
 
 /** Forgeries by name. */

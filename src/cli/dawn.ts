@@ -1,5 +1,7 @@
 /** WebGPU for Node: installs Dawn as `navigator.gpu`. */
 
+import { accessSync, constants } from 'node:fs';
+import { delimiter } from 'node:path';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
@@ -54,6 +56,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   };
   const { env } = process;
   const first = await make();
+  if (!first.adapter) checkDrivers(env);
   if (first.isHardware || process.platform !== 'linux' || env['VK_ICD_FILENAMES']) return first.gpu;
   const icd = swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env));
   if (!icd) return first.gpu;
@@ -62,6 +65,20 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   if (second.adapter) return second.gpu;
   delete env['VK_ICD_FILENAMES'];
   return first.gpu;
+}
+
+/** Throws NoAdapterError that names the variable if it names a driver's file that cannot be read. Vulkan ignores such a file. */
+export function checkDrivers(env: NodeJS.ProcessEnv): void {
+  for (const name of ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'])
+    for (const file of (env[name] ?? '').split(delimiter).filter(Boolean)) {
+      try {
+        accessSync(file, constants.R_OK);
+      } catch {
+        throw new NoAdapterError(
+          `${name} names "${file}", which cannot be read. Unset it, or set it to the .json file of a Vulkan driver.`,
+        );
+      }
+    }
 }
 
 /** Returns the maximum number of bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */

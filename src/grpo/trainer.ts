@@ -75,7 +75,7 @@ export class GrpoTrainer {
     [this.#source, this.#inFlight] = [source, inFlight];
     this.#parts = { ...this.#problems.parts, ...parts, health: this.#health };
     const policy = {
-      ...{ engine, advantage, inspect },
+      ...{ engine, advantage, inspect, isOwnSize: options.source !== undefined },
       baselines: (samples: Sample[], step: number) => greedyBaselines(this.#generation, samples, step),
       pause: () => this.#inFlight.pause(),
       whileUpdating: () => this.#done + 1 < config.trainer.totalTrainingSteps && this.#problems.prefetch(),

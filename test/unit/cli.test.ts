@@ -6,7 +6,7 @@ import { webgrpo } from '../commandLine.ts';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText, peersMarkdown } from '../../src/cli/configDocs.ts';
-import { oneLine, quoted, startedAs } from '../../src/cli/process/startedAs.ts';
+import { quoted, startedAs } from '../../src/cli/process/startedAs.ts';
 import { disk, readJsonFile, readText, shippedPath, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { processIo, withIo } from '../../src/cli/process/io.ts';
@@ -19,7 +19,7 @@ import { passAt1 } from '../../src/report/metricOf.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { chartData, type RunReport } from '../../src/report/runReport.ts';
 import { summarizeRun, summaryTable } from '../../src/report/summary.ts';
-import { InputError } from '../../src/errors.ts';
+import { ConfigError, InputError, oneLine, UserCodeError } from '../../src/errors.ts';
 
 const temporary = () => mkdtempSync(join(tmpdir(), 'webgrpo-cli-'));
 
@@ -323,6 +323,38 @@ test('a message stays on one line and readable, whatever it quotes', () => {
   expect(oneLine('Cannot read a\n\0b\x1b[31m: no such file.')).toBe(
     'Cannot read a\\n\\u0000b\\u001b[31m: no such file.',
   );
-  expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toHaveLength(1000);
+  expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toHaveLength(600);
   expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toMatch(/^there are 2: .*; allowed: one\.$/);
+  // Line separators, marks of direction and half a character hide or reorder a text, too. Letters of any script stay.
+  expect(oneLine('a\u2028b\u2029c\u202ed\u2066e\x7ff\x9bg\ud800h')).toBe(
+    'a\\u2028b\\u2029c\\u202ed\\u2066e\\u007ff\\u009bg\\ud800h',
+  );
+  expect(oneLine('caf\u00e9 \u4f60\u597d \ud83d\ude00')).toBe('caf\u00e9 \u4f60\u597d \ud83d\ude00');
 });
+
+test.each([
+  ['a config', (text: string) => resolveTrainConfig({ [text]: 1 } as never)],
+  [
+    'a reward',
+    (text: string) => {
+      throw new UserCodeError('reward threw', `The reward threw "${text}".`);
+    },
+  ],
+  ['an option', (text: string) => readArgs([text], { json: { help: '' } })],
+])('bad input of %s is quoted on one line of at most 600 characters, without a command line', (_, use) => {
+  for (const text of ['--a\nb\x1b[2J\u2028c', `--${'x'.repeat(5000)}`]) {
+    const error = thrown(() => use(text));
+    expect(error).toBeInstanceOf(InputError);
+    expect(error.message).toMatch(/^[^\p{Cc}\u2028]{1,600}$/u);
+    if (error instanceof ConfigError) expect(error.sentence).toMatch(/^[^\p{Cc}\u2028]{1,600}$/u);
+  }
+});
+
+function thrown(use: () => unknown): Error {
+  try {
+    use();
+  } catch (error) {
+    return error as Error;
+  }
+  throw new Error('nothing was thrown');
+}

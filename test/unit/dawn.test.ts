@@ -1,5 +1,7 @@
+import { delimiter } from 'node:path';
 import { expect, test } from 'vitest';
-import { restLoop } from '../../src/cli/dawn.ts';
+import { NoAdapterError } from '../../src/errors.ts';
+import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
 
 const turns = async (n: number) => {
   for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));
@@ -24,3 +26,14 @@ test('one rest per turn of the event loop while a result is awaited, however man
   await turns(5);
   expect(rests).toBe(0);
 });
+
+test.each(['VK_ICD_FILENAMES', 'VK_DRIVER_FILES'])(
+  '%s of a file that cannot be read is named, among others too',
+  (name) => {
+    const [there, missing] = ['package.json', '/nowhere/icd.json'];
+    const sentence = `${name} names "${missing}", which cannot be read. Unset it, or set it to the .json file of a Vulkan driver.`;
+    expect(() => checkDrivers({ [name]: missing })).toThrow(new NoAdapterError(sentence));
+    expect(() => checkDrivers({ [name]: [there, missing].join(delimiter) })).toThrow(sentence);
+    for (const value of ['', there]) expect(() => checkDrivers({ [name]: value })).not.toThrow();
+  },
+);

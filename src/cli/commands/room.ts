@@ -139,7 +139,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
-    const keptVersions = maxAge + 2;
+    // A version is a complete file. Samples of versions that the schedule does not need are generated again.
+    const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, deadlineMs, resume: checkpoint !== undefined, say },
       ...{
@@ -161,7 +162,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
-        ...(verified && { maxAge, secondShare: run.secondShare }),
+        ...(verified && { maxAge: keptVersions - 2, secondShare: run.secondShare }),
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
         cancelled,
         onEnd: (uid) => verified?.ended(uid),

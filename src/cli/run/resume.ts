@@ -83,8 +83,10 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that do not affect the run, or are secret. */
-const LEFT_OUT = ['json', 'token'];
+/** Flags that do not affect the run. */
+const LEFT_OUT = ['json'];
+/** Flags whose values are secret: the command shows a word instead. */
+const SECRET = ['token'];
 
 /** Returns the command that resumes the run that these words started. */
 export function resumeCommand(
@@ -94,7 +96,8 @@ export function resumeCommand(
 ): string {
   const kept = overrides.filter((word) => !RESUME_KEYS.test(word));
   const given = Object.entries({ ...flags, ...lists }).filter(([name]) => !LEFT_OUT.includes(name));
-  const asked = given.flatMap(([name, values]) =>
+  const shown = given.map(([name, values]): [string, typeof values] => [name, SECRET.includes(name) ? 'TEXT' : values]);
+  const asked = shown.flatMap(([name, values]) =>
     [values].flat().flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, value] : [])),
   );
   return [startedAs(), command, ...[source, ...kept, 'trainer.resumeMode=auto', ...asked].map(quoted)].join(' ');

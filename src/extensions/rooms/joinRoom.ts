@@ -270,7 +270,7 @@ class RoomWorker {
         `A sample has ${bytes.length} bytes, and the room's server takes ${most}. It needs a larger max_payload.`,
       );
     const subject = SAMPLES.subjectOf(key.id, uid);
-    // The server ignores a second message of an id, so nobody else may know the id before.
+    // The server ignores a second message of an id, so no other worker may know the id before.
     const msgID = signatureOf(bytes);
     await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID }), signal);
     const { response } = record.columns;

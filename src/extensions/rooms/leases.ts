@@ -6,7 +6,7 @@
 export interface LeaseLimits {
   /** Milliseconds without a sign of life of the group's worker after which another worker can take the group. */
   silentMs: number;
-  /** Milliseconds after which another worker can take a group in any case. The first valid sample counts, whoever sends it. */
+  /** Milliseconds after which another worker can take a group in any case. The first valid sample counts, from any worker. */
   deadlineMs: number;
   /** Maximum number of groups of one worker at the same time. */
   maxHeld: number;
@@ -48,7 +48,7 @@ export class Leases {
     return offer !== undefined && this.#live(offer.leases, now).length > 0;
   }
 
-  /** Tells whether samples of the group are missing. If not, nobody can take it, and it does not count for its worker. */
+  /** Tells whether samples of the group are missing. If not, no worker can take it, and it does not count for its worker. */
   want(uid: string, isWanted: boolean): void {
     const offer = this.#offers.get(uid);
     if (offer) offer.isWanted = isWanted;

@@ -54,7 +54,7 @@ export interface NatsRollouterOptions {
   handledAtOnce?: number;
   /** Rejects if the step that waits for samples is cancelled. */
   cancelled?: Promise<never>;
-  /** Called when the group has ended: none of its samples is checked any longer, or all are checked anew. */
+  /** Called when the group has ended: none of its samples is checked any longer, or all are checked again. */
   onEnd?(uid: string): void;
   /** Returns additional metrics of a step. */
   metrics?(): Metrics;

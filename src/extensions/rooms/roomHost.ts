@@ -69,7 +69,7 @@ const OPEN_MS = 60_000;
 const TELL_MS = 5000;
 /** Maximum number of workers whose counts are kept. */
 const KEPT_WORKERS = 10_000;
-/** Milliseconds after which a worker that waits for a group is told to ask again. It gives up after twice as long. */
+/** Milliseconds after which a worker that waits for a group is told to ask again. */
 const WAIT_MS = 5000;
 
 /** A worker that waits for a group. */

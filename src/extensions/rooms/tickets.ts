@@ -73,7 +73,7 @@ export class Signer {
   }
 }
 
-/** Returns the signature of signed data as text. Nobody else can know it before the data was sent. */
+/** Returns the signature of signed data as text. No other worker can know it before the data was sent. */
 export const signatureOf = (bytes: Uint8Array): string => hex(bytes.subarray(-SIGNATURE_BYTES));
 
 /** Returns the signed data. Throws MessageError if the signature is not the worker's, whose public key is its name. */

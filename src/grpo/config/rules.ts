@@ -306,6 +306,12 @@ const COURSE: readonly Rule<TrainConfig>[] = [
       `${pipelineOf(c).syncSteps} steps, and an evaluation is of those. The nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
   },
   {
+    keys: ['asyncTraining.maxOffPolicyThreshold', 'asyncTraining.stalenessThreshold'],
+    when: (c) =>
+      c.trainer.pipeline === 'fully-async' && pipelineOf(c).maxAge < Math.ceil(c.asyncTraining.stalenessThreshold),
+    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} leaves older groups, which would be dropped. Raise the first or lower the second.',
+  },
+  {
     keys: ['trainer.stopWhen.metric'],
     when: ({ trainer: { stopWhen } }) => stopWhen !== undefined && (stopWhen.atLeast ?? stopWhen.atMost) === undefined,
     say: 'trainer.stopWhen names {0} without a value. Set atLeast or atMost.',

@@ -72,6 +72,8 @@ export interface GeneratedStep extends GeneratedSamples {
    */
   drawn?: Sample[];
   stats: RolloutStats;
+  /** Seconds of generation, if it did not happen in `generate` alone. */
+  genSeconds?: number;
   metrics: Metrics;
 }
 
