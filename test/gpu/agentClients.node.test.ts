@@ -65,7 +65,7 @@ async function rewardsOf(name: string, answers: (tasks: AgentTask[]) => Promise<
     const problems = Array.from({ length: GROUPS }, (_, i) => trainProblem(step * GROUPS + i, 1));
     const episodes = problems.flatMap(({ messages, answer }, i) =>
       Array.from({ length: MEMBERS }, (_, j) => {
-        return { path: `/t/${step}-${i}/${j}`, question: messages[0].content as string, answer };
+        return { path: `/t/${step}-${i}/${j}`, question: messages[0].content, answer };
       }),
     );
     const given = await answers(episodes.map(({ path, question }) => ({ base: `${url}/v1${path}`, question })));
