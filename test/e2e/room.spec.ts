@@ -12,7 +12,6 @@ import { expect } from '@playwright/test';
 import { build, type Rolldown } from 'vite';
 import { sampleOf } from '../../src/grpo/queue/records.ts';
 import { newUserKey } from '../../src/extensions/rooms/connect.ts';
-import { PROMPTS } from '../../src/extensions/rooms/names.ts';
 import { Controller, fakeWorker, type Saved } from '../room.ts';
 import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
@@ -217,7 +216,7 @@ test('a closed tab returns its groups immediately', async ({ page, engine }) => 
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
     await rollouter.start(groups);
-    const held = async () => (await host.jsm.consumers.info(PROMPTS.stream, PROMPTS.consumer)).num_ack_pending;
+    const held = () => [...host.workers.keys()].reduce((sum, id) => sum + host.leases.heldBy(id, Date.now()), 0);
     await expect.poll(held).toBe(2);
     await engine.reached(1, 'turn'); // the tries have also arrived in the engine
     await page.close();
