@@ -3,7 +3,7 @@
  * in an empty folder, and the files of the tarball.
  */
 
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -258,6 +258,16 @@ test('no build has the scripted engine of the tests', () => {
 test('the built page says why it cannot run from file://', async ({ page }) => {
   await page.goto(`file://${resolve('dist/demo/index.html')}`);
   await expect(page.locator('#adapter-place')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
+});
+
+test('the installed command line knows what --import registers by the installed library', () => {
+  for (const file of ['own-loop.ts', 'batch-loss.js']) cpSync(join('examples', file), join(project, file));
+  const words = ['train', 'configs/gsm8k-tool.yaml', 'model.path=none', 'algorithm.name=by_batch'];
+  const imported = ['--import', './own-loop.ts', '--import', './batch-loss.js'];
+  const args = [join(installed, 'dist/cli/bin.js'), ...words, 'rollout.agent.defaultAgentLoop=self_check', ...imported];
+  const { status, stderr } = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8' });
+  // The next thing that is wrong.
+  expect([status, stderr]).toEqual([2, expect.stringContaining('The checkpoint folder none does not exist.')]);
 });
 
 test('the command line evaluates a shipped recipe in an empty folder, and finds SwiftShader', async () => {

@@ -6,6 +6,7 @@ import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
+import { batchTable } from '../../grpo/config/rules.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
@@ -143,6 +144,7 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
   const histories = await Promise.all(seeds.map((config) => historyOf(config)));
   return {
     algorithm: algorithm.name,
+    updates: batchTable(seeds[0]).updates,
     settings: `${actor.policyLoss.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
     runs: seeds.map(({ seed }, i) => ({ seed, history: histories[i] })),
   };

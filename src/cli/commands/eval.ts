@@ -9,7 +9,7 @@ import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { sayPassing } from '../run/progress.ts';
+import { Progress, sayProgress } from '../run/progress.ts';
 import { openSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
@@ -31,8 +31,11 @@ export const evaluate: Command = {
     const { engine, task } = await openSession(await withWarmStart(config), 'generate');
     try {
       const seen: Sample[] = [];
-      const onSample = (sample: Sample) => sayPassing(`${seen.push(sample)} samples`);
-      const trainer = new GrpoTrainer({ config, task, engine });
+      const onSample = (sample: Sample) => void seen.push(sample);
+      const progress = new Progress();
+      const onEvaluating = (done: number, total: number, _step: number, tokens: number) =>
+        sayProgress(`evaluating: ${progress.text(done, total, 'problems', tokens)}`);
+      const trainer = new GrpoTrainer({ config, task, engine, onEvaluating });
       const metrics = await trainer.validate({ greedy: true, onSample });
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);

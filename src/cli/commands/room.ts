@@ -117,7 +117,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
-    const keptVersions = maxAge + 2;
+    // A version is a complete file. Samples of versions that the schedule does not need are generated again.
+    const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
       ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
