@@ -30,8 +30,8 @@ describe.runIf(hasPython)('a tool loop of Python by default settings', () => {
     ...['pydantic_ai_chat', 'pydantic_ai_responses', 'pydantic_ai_anthropic', 'instructor', 'smolagents', 'verifiers'],
     ...['inspect_ai_openai', 'inspect_ai_anthropic'],
   ];
-  /** Turns of each row. Default: one row of a call and an answer. */
-  const TURNS: Record<string, number[]> = { instructor: [1], smolagents: [1, 1] };
+  /** Turns of each row. Default: one row of a call and an answer. inspect-ai first makes another request. */
+  const TURNS: Record<string, number[]> = { instructor: [1], smolagents: [1, 1], inspect_ai_openai: [1, 2] };
   test.each(CLIENTS)('%s', { timeout: TIMEOUT_MS }, async (client) => {
     const { url, rollout, groups } = await servedRun({ tokens: 2048 });
     rollout.says = client === 'smolagents' ? callsUntilAnswer : callsCalculator;
@@ -68,7 +68,7 @@ async function rewardsOf(name: string, answers: (tasks: AgentTask[]) => Promise<
     const problems = Array.from({ length: GROUPS }, (_, i) => trainProblem(step * GROUPS + i, 1));
     const episodes = problems.flatMap(({ messages, answer }, i) =>
       Array.from({ length: MEMBERS }, (_, j) => {
-        return { path: `/t/${step}-${i}/${j}`, question: messages[0].content as string, answer };
+        return { path: `/t/${step}-${i}/${j}`, question: messages[0].content, answer };
       }),
     );
     const given = await answers(episodes.map(({ path, question }) => ({ base: `${url}/v1${path}`, question })));
