@@ -49,7 +49,7 @@ test('sizes that do not divide', () =>
 test('a missing config', () =>
   refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
 
-test('no config at all', () => refused(['train'], /^No config was given\. /));
+test('no config at all', () => refused(['train'], /^No config or run folder was given\. /));
 
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist\. /));
