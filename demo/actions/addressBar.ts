@@ -10,7 +10,7 @@ import { adapter } from '../state/notices.ts';
 import { config, history } from '../state/page.ts';
 import { DEFAULT_RECIPE } from '../state/recipes.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
-import { shared } from '../state/shared.ts';
+import { shared } from '../state/stage.ts';
 
 /** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
 const WAIT_MS = 300;

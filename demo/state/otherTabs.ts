@@ -1,7 +1,7 @@
 /** Checks whether another tab of the page trains too: both would share the GPU. Each tab that trains holds a Web Lock. */
 
 import { effect, signal } from '@preact/signals';
-import { active } from './page.ts';
+import { active } from './stage.ts';
 
 const LOCK = 'webgrpo trains in ';
 /** Milliseconds between polls, because a tab that crashed sends nothing. */

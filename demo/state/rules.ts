@@ -8,7 +8,7 @@ import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
 import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../storage/runChanges.ts';
 import type { Run } from '../training/run.ts';
-import { run } from './page.ts';
+import { run } from './stage.ts';
 
 /** State of a rule in the editor. */
 export interface Standing {

@@ -6,8 +6,9 @@ import type { Mark } from '../../src/ui/lineChart.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import { complain } from './notices.ts';
-import { active, shownRun, shownStep } from './page.ts';
+import { shownRun, shownStep } from './page.ts';
 import { changes as ruleChanges } from './rules.ts';
+import { active } from './stage.ts';
 
 /** A run whose curves are drawn over those of the shown run. */
 export interface OtherRun {

@@ -1,8 +1,8 @@
 /** The notices, and the adapter's name in the header. */
 
-import { adapter, message, notSaved, offer } from '../state/notices.ts';
+import { adapter, message, notSaved } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
-import { active } from '../state/page.ts';
+import { active, offer } from '../state/stage.ts';
 
 /** Shows the current notices. */
 export function Notices() {

@@ -1,7 +1,7 @@
 /** Tests changes during a run: the rules of each step, and parsing of an untrusted file. */
 
 import { expect, test, vi } from 'vitest';
-import { run } from '../../demo/state/page.ts';
+import { enter } from '../../demo/state/stage.ts';
 import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
 import { beginChanges, changes, changeSettings } from '../../demo/state/rules.ts';
 import {
@@ -81,7 +81,7 @@ test('an engine that resumes from step 3 gets the rules in force, and later ones
   const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
   const kept: (readonly RunChange[])[] = [];
   const adopted = adopt.mock.calls;
-  run.value = {} as Run;
+  enter({ name: 'running', progress: 'running', run: {} as Run });
   beginChanges([...CHANGES.slice(0, 3), later], (all) => kept.push(all));
   const { trainer, told } = trainerAt(3);
   await beginRules(trainer, {} as Session);

@@ -34,6 +34,8 @@ export class Settings {
   readonly defaults = signal<Values>(EMPTY);
   readonly values = signal<Values>(EMPTY);
   readonly checked = computed<Checked>(() => this.#check());
+  /** Id of the saved run that the settings belong to. The form can change them before the run is resumed. */
+  run: string | undefined;
 
   /** Loads a recipe with the changes of the address. Throws InputError. */
   open(text: string, name: string, address = new URLSearchParams()): void {
@@ -47,7 +49,19 @@ export class Settings {
       );
       this.values.value = valuesBy((field) => address.get(field) ?? this.defaults.value[field]);
       this.recipe.value = { name, text, overrides };
+      this.run = undefined;
     });
+  }
+
+  /** Returns a function that restores the current settings. */
+  keep(): () => void {
+    const { own, defaults, values, recipe, run } = this;
+    const [itsOwn, itsDefaults, itsValues, itsRecipe] = [own.value, defaults.value, values.value, recipe.value];
+    return () =>
+      batch(() => {
+        [own.value, defaults.value, values.value, recipe.value] = [itsOwn, itsDefaults, itsValues, itsRecipe];
+        this.run = run;
+      });
   }
 
   change(field: FieldName, value: string): void {

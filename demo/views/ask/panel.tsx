@@ -17,9 +17,9 @@ import {
   task,
   waiting,
 } from '../../state/ask.ts';
-import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
+import { state } from '../../state/stage.ts';
 
 /** The panel "Ask it yourself". */
 export function AskPanel() {

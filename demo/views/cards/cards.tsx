@@ -6,13 +6,13 @@ import { openRecipe } from '../../actions/controller.ts';
 import { hub } from '../../state/address/visit.ts';
 import { memoryInWords, recipeSeconds, timeInWords } from '../../state/estimate.ts';
 import { complain } from '../../state/notices.ts';
-import { active } from '../../state/page.ts';
 import { recipeOf, RECIPES, type Recipe } from '../../state/recipes.ts';
 import { RECORDED } from '../../state/recordedRecipes.ts';
 import { form } from '../../state/settings/settings.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';
+import { active } from '../../state/stage.ts';
 
 const HUB = 'hub';
 

@@ -4,13 +4,13 @@ import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { saveFile } from '../../actions/saveFile.ts';
-import { config, history, session, state, tries } from '../../state/page.ts';
+import { config, history, session, tries } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
 import { measured } from '../../state/measured.ts';
 import { player } from '../../recorded/recorded.ts';
-import { shared } from '../../state/shared.ts';
 import { firstTries } from '../../state/tries/stepTries.ts';
 import type { CardContent } from './card.ts';
+import { shared, state } from '../../state/stage.ts';
 
 /** The result; shown for a run that has ended and was evaluated at least once. */
 export function Result() {

@@ -4,11 +4,12 @@ import './share.css';
 import { useSignal } from '@preact/signals';
 import { currentLink } from '../../actions/addressBar.ts';
 import { start } from '../../actions/controller.ts';
-import { active, config, history, state } from '../../state/page.ts';
+import { config, history } from '../../state/page.ts';
 import { player, watchRecorded } from '../../recorded/recorded.ts';
-import { putSharedAway, shared } from '../../state/shared.ts';
+import { putSharedAway } from '../../state/shared.ts';
 import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
+import { active, shared, state } from '../../state/stage.ts';
 
 /** Says whose curves are shown, if not those of a run of this page. */
 export function Told() {

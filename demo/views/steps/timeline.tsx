@@ -3,8 +3,9 @@
 import { replayTo, stateBefore } from '../../actions/replay.ts';
 import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
 import { type Replay, replay, shown } from '../../state/runs.ts';
-import { active, history, shownStep } from '../../state/page.ts';
+import { history, shownStep } from '../../state/page.ts';
 import './timeline.css';
+import { active } from '../../state/stage.ts';
 
 /** The slider over the steps of a run. */
 export function Timeline() {
