@@ -7,8 +7,9 @@ import { linkOf, writeAddress } from '../state/address/address.ts';
 import { settingsOf } from '../state/address/settingsOf.ts';
 import { measured } from '../state/measured.ts';
 import { adapter } from '../state/notices.ts';
-import { config, history } from '../state/page.ts';
+import { config, history, stepsDone } from '../state/page.ts';
 import { DEFAULT_RECIPE } from '../state/recipes.ts';
+import { record } from '../state/rules.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
 
@@ -44,7 +45,10 @@ export async function currentLink(): Promise<string> {
   );
   const { encodeResult } = await import('../state/address/share.ts');
   const { seconds, trainedTokens } = shared.value ?? measured(history.value);
-  const result = { history: [...history.value], adapter: nameOfAdapter(), seconds, trainedTokens };
+  const result = {
+    ...{ history: [...history.value], adapter: nameOfAdapter(), seconds, trainedTokens },
+    changes: record.value.filter(({ step }) => step <= stepsDone.value),
+  };
   return linkOf(settingsOf(of, name, await fetchConfig(name)), await encodeResult(result));
 }
 

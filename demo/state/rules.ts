@@ -27,6 +27,10 @@ export const record = signal<readonly RunChange[]>([]);
 /** The same changes as readable text. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
 
+/** Returns the changes as a sentence part, such as "Reward: pay for guessing (step 3)". */
+export const changesInWords = (of: readonly { step: number; text: string }[]): string =>
+  of.map(({ step, text }) => `${text} (step ${step})`).join('; ');
+
 /** Rules that replace the task's own, in force now or from the next step. */
 export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
 

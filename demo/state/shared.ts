@@ -10,7 +10,7 @@ export async function showShared(text: string, settings: () => TrainConfig): Pro
   try {
     const { decodeResult } = await import('./address/share.ts');
     const result = await decodeResult(text);
-    present({ config: settings(), history: result.history });
+    present({ config: settings(), ...result });
     enter({ name: 'looking', at: 'shared', result });
   } catch (error) {
     message.value = { kind: 'error', title: 'In the address:', text: (error as Error).message };

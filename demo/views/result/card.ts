@@ -17,6 +17,8 @@ interface Source {
   model: ModelConfig | undefined;
   first: readonly LoggedRollout[];
   last: readonly LoggedRollout[];
+  /** Settings and rules that were changed during the run; '' = none. */
+  changed: string;
 }
 
 interface ShownTry {
@@ -28,6 +30,7 @@ interface ShownTry {
 
 export interface CardContent {
   title: string;
+  changed: string;
   /** pass@1 before and after, or only after. */
   numbers: string[];
   caption: string;
@@ -38,13 +41,14 @@ export interface CardContent {
 }
 
 /** Returns the content of a run's card. */
-export function contentOf({ config, measured, adapter, model, first, last }: Source): CardContent {
+export function contentOf({ config, measured, adapter, model, first, last, changed }: Source): CardContent {
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
   const task = config.task.module === undefined ? config.task.name : 'a custom task';
   const size = model && `${millions(parameterCount(model))} parameters`;
   const isTwo = first.length > 0 && last.length > 0 && first[0].step < last[0].step;
   return {
     title: `${config.algorithm.name} on ${task}`,
+    changed: changed === '' ? '' : `Changed during the run: ${changed}`,
     numbers: [...(before === undefined ? [] : [before.toFixed(2)]), after!.value.toFixed(2)],
     caption:
       `pass@1 on held-out problems, ${before === undefined ? '' : 'before training and '}after ${plural(after!.step, 'step')}`.trim(),
@@ -83,9 +87,10 @@ function shownTry(one: LoggedRollout): ShownTry {
 }
 
 /** Returns a card's content as text. */
-export function textOf({ title, numbers, caption, facts, tries }: CardContent): string {
+export function textOf({ title, changed, numbers, caption, facts, tries }: CardContent): string {
   return [
     `webgrpo: ${title}`,
+    ...(changed === '' ? [] : [changed]),
     `${numbers.join(' \u2192 ')} ${caption}`,
     facts.join(', '),
     ...tries.flatMap(({ step, problem, answer, right }) => [
@@ -122,6 +127,10 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   font(30);
   write(content.title, after, 74, '--text');
 
+  if (content.changed !== '') {
+    font(20, 600);
+    lines(pen, content.changed, 600, 1).forEach((line) => write(line, EDGE, 106, '--bad'));
+  }
   font(108, 700);
   const [one, two] = content.numbers;
   write(one, EDGE, 196, two === undefined ? '--text' : '--muted');

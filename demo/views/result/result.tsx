@@ -6,6 +6,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { saveFile } from '../../actions/saveFile.ts';
 import { config, history, session, tries } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
+import { changes, changesInWords } from '../../state/rules.ts';
 import { measured } from '../../state/measured.ts';
 import { player } from '../../recorded/recorded.ts';
 import { firstTries } from '../../state/tries/stepTries.ts';
@@ -28,6 +29,7 @@ function content(): Promise<CardContent> {
       model: session.value?.model.config,
       first: firstTries.value,
       last: tries.value,
+      changed: changesInWords(changes.value),
     }),
   );
 }
