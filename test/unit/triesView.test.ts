@@ -28,7 +28,7 @@ const tryOf = (group: number, score: number | null, acc: number | null, advantag
   numToolCalls: 0,
   responseTokens: 5,
 });
-const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0]);
+const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0], tries.length, true);
 
 test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
@@ -40,11 +40,19 @@ test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
     'Rewards range from 0.10 to 0.20: 1 more likely after the update (up to +0.70), 1 less likely (up to \u22120.70).',
   );
-  expect(sentenceOf(tryOf(0, 1, 1, null), tryOf(0, 0, 0, null))).toBe(
-    '2 tries so far. Advantages are computed when all are scored.',
-  );
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
+});
+
+test('tries without advantages: the text says what they wait for, and nothing that will not come', () => {
+  const two = [tryOf(0, 1, 1, null), tryOf(0, 0, 0, null)];
+  const said = (tries: LoggedRollout[], of: number, trains: boolean) => whatItTeaches(groupsOf(tries)[0], of, trains);
+  expect(said(two, 8, true)).toBe('Scoring: 2 of 8 tries.');
+  expect(said(two, 2, true)).toBe('All 2 tries are scored. Their advantages are shown when the step ends.');
+  expect(said(two, 8, false)).toBe('The run was stopped before these tries were compared.');
+  const untrained = two.map((one) => ({ ...one, step: 0 }));
+  expect(said(untrained, 8, false)).toBe('Scoring: 2 of 8 tries.');
+  expect(said(untrained, 2, false)).toMatch(/^2 tries of the untrained model\. A run compares/);
 });
 
 test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {
