@@ -131,20 +131,23 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
     font(20, 600);
     lines(pen, content.changed, 600, 1).forEach((line) => write(line, EDGE, 106, '--bad'));
   }
-  font(108, 700);
   const [one, two] = content.numbers;
-  write(one, EDGE, 196, two === undefined ? '--text' : '--muted');
-  if (two !== undefined) {
-    const arrow = EDGE + pen.measureText(one).width + 26;
-    font(72, 400);
-    write('\u2192', arrow, 188, '--muted');
-    const next = arrow + pen.measureText('\u2192').width + 26;
-    font(108, 700);
-    write(two, next, 196, Number(two) > Number(one) ? '--good' : '--text');
-  }
+  const parts = two === undefined ? [one] : [one, '\u2192', two];
+  const colours =
+    two === undefined ? ['--text'] : ['--muted', '--muted', Number(two) > Number(one) ? '--good' : '--text'];
+  const sizes = fittingSizes(parts, (text, size, weight) => {
+    font(size, weight);
+    return pen.measureText(text).width;
+  });
+  let x = EDGE;
+  sizes.forEach(({ size, weight, width }, i) => {
+    font(size, weight);
+    write(parts[i], x, weight === 700 ? 196 : 188, colours[i]);
+    x += width + SPACE;
+  });
   font(22);
   lines(pen, content.caption, 560, 2).forEach((line, i) => write(line, EDGE, 238 + 28 * i, '--muted'));
-  drawRewards(pen, content.rewards, { x: 680, y: 60, width: WIDTH - EDGE - 680, height: 190 }, colour, font);
+  drawRewards(pen, content.rewards, { x: CHART_X, y: 60, width: WIDTH - EDGE - CHART_X, height: 190 }, colour, font);
 
   font(22, 500);
   lines(pen, content.facts.join('  \u00b7  '), WIDTH - 2 * EDGE, 2).forEach((line, i) =>
@@ -154,6 +157,21 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
     const width = (WIDTH - 2 * EDGE - 24) / 2;
     drawTry(pen, shown, { x: EDGE + i * (width + 24), y: 364, width, height: HEIGHT - 364 - 32 }, colour, font);
   });
+}
+
+/** Left edge of the chart of rewards, and the space between the two numbers and the arrow. */
+const [CHART_X, SPACE] = [680, 26];
+
+/** Returns the sizes in which the numbers and their arrow end before the chart, because fonts differ in width. */
+function fittingSizes(parts: readonly string[], widthOf: (text: string, size: number, weight: number) => number) {
+  for (let size = 108; ; size -= 4) {
+    const sized = parts.map((text) => {
+      const [its, weight] = text === '\u2192' ? [(size * 2) / 3, 400] : [size, 700];
+      return { size: its, weight, width: widthOf(text, its, weight) };
+    });
+    const whole = sized.reduce((sum, { width }) => sum + width + SPACE, 0);
+    if (size <= 40 || EDGE + whole <= CHART_X) return sized;
+  }
 }
 
 interface Box {
