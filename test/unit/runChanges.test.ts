@@ -3,7 +3,7 @@
 import { expect, test, vi } from 'vitest';
 import { enter } from '../../demo/state/stage.ts';
 import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
-import { beginChanges, changes, changeSettings } from '../../demo/state/rules.ts';
+import { beginChanges, changes, changeSettings, setLive, whenItApplies } from '../../demo/state/rules.ts';
 import {
   changesAt,
   changesText,
@@ -75,6 +75,21 @@ function trainerAt(step: number) {
     trainer: { state: { step }, change: (settings: object) => told.push(settings) } as unknown as GrpoTrainer,
   };
 }
+
+test('a change in the last step, or while a run stops, is said to wait for the next run', () => {
+  const at = (step: number, now: 'running' | 'paused' | 'stopping') => {
+    enter({ name: 'running', progress: now, run: {} as Run });
+    const config = { trainer: { totalTrainingSteps: 12 } };
+    setLive({ ...trainerAt(step).trainer, config } as unknown as GrpoTrainer, {} as Session);
+    const said = whenItApplies();
+    enter({ name: 'looking', at: 'ended' });
+    return said;
+  };
+  expect(whenItApplies()).toBe('Applies when a run starts.');
+  const none = 'This run has no further step. Applies when the next run starts.';
+  expect([at(10, 'running'), at(11, 'paused')]).toEqual(Array(2).fill('Applies at the next step.'));
+  expect([at(11, 'running'), at(12, 'running'), at(3, 'stopping')]).toEqual(Array(3).fill(none));
+});
 
 test('an engine that resumes from step 3 gets the rules in force, and later ones at their steps', async () => {
   const lr = (value: number) => ({ 'actor.optim.lr': value });
