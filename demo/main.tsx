@@ -65,9 +65,10 @@ function openPage(): void {
   effect(
     () => void (document.title = active.value ? `${Math.floor(100 * shareDone.value)}% \u00b7 webgrpo` : 'webgrpo'),
   );
-  // The visitor must see why Start is disabled.
+  // The visitor must see why Start is disabled, and the settings of a fork.
   effect(() => {
-    if (form.own.value && 'problem' in form.checked.value) byId('settings-fold').setAttribute('open', '');
+    const isWrong = form.own.value && 'problem' in form.checked.value;
+    if (isWrong || stage.value.name === 'forking') byId('settings-fold').setAttribute('open', '');
   });
 
   show(<Cards />, 'cards');

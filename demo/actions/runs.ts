@@ -98,7 +98,9 @@ export const fork = (run: SavedRun, step: number): void =>
       },
       start: () => void branch(store, run, step, true).catch(complain),
     });
-    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus();
+    document.querySelector('.controls')!.scrollIntoView(); // the buttons and the settings, which the stage has opened
+    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus({ preventScroll: true });
+    await goTo(step);
   });
 
 async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = false): Promise<void> {

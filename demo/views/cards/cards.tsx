@@ -12,7 +12,7 @@ import { form } from '../../state/settings/settings.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';
-import { active } from '../../state/stage.ts';
+import { active, stage } from '../../state/stage.ts';
 
 const HUB = 'hub';
 
@@ -30,7 +30,7 @@ export function Cards() {
   const told = isHub.value ? undefined : recipeOf(name);
   return (
     <>
-      <fieldset class="cards" disabled={active.value}>
+      <fieldset class="cards" disabled={active.value || stage.value.name === 'forking'}>
         <legend>Choose a task</legend>
         {RECIPES.map((recipe) => (
           <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
