@@ -67,7 +67,7 @@ function openPage(): void {
   );
   // The visitor must see why Start is disabled, and the settings of a fork.
   effect(() => {
-    const isWrong = form.own.value && 'problem' in form.checked.value;
+    const isWrong = form.own.value && !form.wantsModel.value && 'problem' in form.checked.value;
     if (isWrong || stage.value.name === 'forking') byId('settings-fold').setAttribute('open', '');
   });
 

@@ -10,7 +10,7 @@ import { adapter } from '../state/notices.ts';
 import { config, history, stepsDone } from '../state/page.ts';
 import { DEFAULT_RECIPE } from '../state/recipes.ts';
 import { record } from '../state/rules.ts';
-import { form, formIsReady } from '../state/settings/settings.ts';
+import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
 
 /** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
@@ -23,11 +23,13 @@ const isRecipe = (name: string): boolean => !name.endsWith('.yaml');
 export function followSettings(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
-    const [recipe, checked] = [form.recipe.value, form.checked.value];
+    const [recipe, checked, wantsModel] = [form.recipe.value, form.checked.value, form.wantsModel.value];
     clearTimeout(timer);
     // A shared result stays unchanged while it is viewed.
-    if (!formIsReady.value || !recipe || !isRecipe(recipe.name) || !('config' in checked) || shared.value) return;
-    timer = setTimeout(() => writeAddress(settingsOf(checked.config, recipe.name, recipe.text)), WAIT_MS);
+    if (!formIsReady.value || !recipe || !isRecipe(recipe.name) || shared.value) return;
+    if (wantsModel) timer = setTimeout(() => writeAddress(new URLSearchParams({ config: YOUR_MODEL })), WAIT_MS);
+    else if ('config' in checked)
+      timer = setTimeout(() => writeAddress(settingsOf(checked.config, recipe.name, recipe.text)), WAIT_MS);
   });
 }
 

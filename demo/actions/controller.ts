@@ -14,7 +14,7 @@ import { download, evaluation, history, phase, scored, session, stepsDone, tries
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 import { beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
 import { present, showHistory } from '../state/present.ts';
-import { form, formIsReady } from '../state/settings/settings.ts';
+import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
 import { keepTries } from '../state/tries/stepTries.ts';
@@ -86,9 +86,18 @@ async function startByLink(of: TrainConfig): Promise<void> {
   });
 }
 
-/** Fills the form with a recipe. Throws InputError, and then leaves the form unchanged. */
+let opening = 0;
+
+/**
+ * Fills the form with a recipe, unless another is chosen or a run is started meanwhile. Throws InputError, and then leaves the form
+ * unchanged.
+ */
 export async function openRecipe(name: string, changes?: URLSearchParams): Promise<void> {
-  form.open(await fetchRecipe(name), name, changes);
+  const call = ++opening;
+  const text = await fetchRecipe(name === YOUR_MODEL ? DEFAULT_RECIPE : name);
+  if (call !== opening || active.value) return;
+  form.open(text, name === YOUR_MODEL ? DEFAULT_RECIPE : name, changes);
+  form.wantsModel.value = name === YOUR_MODEL;
 }
 
 /** Shows a run of an earlier visit: its saved curves and tries, and a button to continue. */

@@ -43,6 +43,43 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   });
 });
 
+test('"Your model" without a model starts nothing, and the address reopens that card', async ({ page }) => {
+  await openPage(page, { config: 'reverse-text' });
+  const [start, card] = [page.getByRole('button', { name: 'Start' }), page.getByRole('radio', { name: /^Your model/ })];
+  await card.check();
+  await expect(page.getByLabel('Model name on the Hub')).toBeVisible();
+  await expect(start).toBeDisabled();
+  await page.getByRole('textbox', { name: 'Steps' }).press('Enter');
+  await expectState(page, 'idle');
+  await expect(page.locator('#plan')).toHaveText(/^No model is chosen\. /);
+  await expect(page).toHaveURL(/\?config=your-model$/);
+  await page.reload();
+  await expect(card).toBeChecked();
+  await expect(start).toBeDisabled();
+  await page.getByRole('radio', { name: /^Calculator/ }).check();
+  await expect(start).toBeEnabled();
+  await expect(page).toHaveURL(/\/\??$/);
+});
+
+test('of two cards, the one that was chosen last is opened, whichever recipe arrives first', async ({ page }) => {
+  let letGo = () => {};
+  const held = new Promise<void>((resolve) => (letGo = resolve));
+  await page.route('**/countdown*.yaml', async (route) => {
+    await held;
+    await route.continue();
+  });
+  await openPage(page);
+  await page.getByRole('radio', { name: /^Countdown/ }).click();
+  await page.getByRole('radio', { name: /^Backwards/ }).click();
+  await expect(page).toHaveURL(/\?config=reverse-text$/);
+  const late = page.waitForResponse('**/countdown*.yaml');
+  letGo();
+  await (await late).finished();
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
+  await expect(page).toHaveURL(/\?config=reverse-text$/);
+});
+
 test('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
   onlyInFull();
   const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
