@@ -10,7 +10,18 @@ import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.t
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
 import { address, hub } from '../state/address/visit.ts';
 import { adapter, complain, inform, message, notSaved } from '../state/notices.ts';
-import { download, evaluation, history, phase, scored, session, stepsDone, tries, weightsStep } from '../state/page.ts';
+import {
+  download,
+  evaluation,
+  history,
+  phase,
+  scored,
+  session,
+  shownRun,
+  stepsDone,
+  tries,
+  weightsStep,
+} from '../state/page.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 import { beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
 import { present, showHistory } from '../state/present.ts';
@@ -164,7 +175,8 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
   } catch (error) {
     const here = fail(error);
     const id = form.run ?? from?.id;
-    if (here && id !== undefined) await offerAgain(here, id, error);
+    if (here && !from && stepsDone.value === 0) await forgetRun();
+    else if (here && id !== undefined) await offerAgain(here, id, error);
   }
 }
 
@@ -213,6 +225,13 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
   }
   const here = enter({ name: 'looking', at: 'ended' });
   if (!finished && form.run !== undefined) await offerAgain(here, form.run);
+}
+
+/** Deletes a new run that trained no step. */
+async function forgetRun(): Promise<void> {
+  const id = form.run;
+  [form.run, shownRun.value] = [undefined, undefined];
+  if (id !== undefined) await discardRun({ id });
 }
 
 const isStopping = (): boolean => state.value === 'stopping';

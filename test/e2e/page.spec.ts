@@ -53,9 +53,7 @@ test('a browser that refuses an adapter, or never answers, is reported after 10 
   });
   await openPage(page);
   await page.getByRole('button', { name: 'Start' }).click();
-  await page.clock.runFor(9_900);
-  await expectState(page, 'loading');
-  await page.clock.runFor(200);
+  await page.clock.runFor(10_000);
   await expectState(page, 'no-gpu');
   await expect(page.getByText('The browser did not answer within 10 seconds when asked for a GPU.')).toBeVisible();
   await page.goto('about:blank');
@@ -219,6 +217,8 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
     await expectState(page, 'failed');
     await expect(page.locator('.notice.error')).toContainText(said);
   }
+  await expect(page.locator('.offer'), 'nothing was trained').toHaveCount(0);
+  await expect(page.locator('#runs')).toContainText('Runs are saved here while they train');
 });
 
 test('numbers that are not finite end the run, with the step and the reason', async ({ page }) => {

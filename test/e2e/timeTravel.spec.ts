@@ -107,7 +107,7 @@ test('a fork opens the settings where they are seen, and only its own button sta
   await expect(page.locator('#runs tbody tr')).toHaveCount(2);
   await expectState(page, 'done');
   await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*4 of 4/s);
-  await expect(page.locator('#runs .changes').first()).toContainText('learning rate 1e\u22123 \u2192 2e\u22124');
+  await expect(page.locator('#runs .changes').first()).toContainText('learning rate 0.001 \u2192 2e\u22124');
 });
 
 /** Changes one number of a step in the log, so that the replay differs. */
