@@ -47,6 +47,17 @@ test('an example that arrives late does not replace typed text', async ({ page }
   await expect(box(page)).toHaveValue(/^What is \d+ \+ \d+/);
 });
 
+test('another task replaces the example of the one before, and leaves typed text alone', async ({ page }) => {
+  await openPage(page, TINY);
+  await expect(box(page)).toHaveValue(/ \d+ /);
+  await page.getByRole('radio', { name: /^Backwards/ }).check();
+  await expect(box(page)).toHaveValue(/^[a-z]+$/);
+  await box(page).fill(QUESTION);
+  await page.getByRole('radio', { name: /^Countdown/ }).check();
+  await page.getByRole('button', { name: 'Another example' }).click();
+  await expect(box(page)).toHaveValue(/^(?!Tom)[^]*\d/);
+});
+
 test('questions before, during and after training do not change the run', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: STEPS, 'data.maxResponseLength': 64 });
   await page.locator('#ask').scrollIntoViewIfNeeded();
