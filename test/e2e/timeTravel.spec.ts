@@ -108,6 +108,13 @@ test('a fork opens the settings where they are seen, and only its own button sta
   await expectState(page, 'done');
   await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*4 of 4/s);
   await expect(page.locator('#runs .changes').first()).toContainText('learning rate 0.001 \u2192 2e\u22124');
+
+  await page.getByRole('button', { name: 'Replay step 4' }).click();
+  await expect(page.locator('.replayed')).toBeVisible();
+  await expectState(page, 'done');
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await expectState(page, 'done');
+  await expect(page.locator('.replayed'), 'of the run before').toHaveCount(0);
 });
 
 /** Changes one number of a step in the log, so that the replay differs. */
