@@ -68,6 +68,7 @@ export const stage = computed(() => current.value);
 export function enter<S extends Stage>(next: S): S {
   const { name } = current.peek();
   if (!NEXT[name].includes(next.name)) throw new Error(`The page cannot go from ${name} to ${next.name}.`);
+  performance.mark(`webgrpo stage: ${name} to ${next.name}`);
   current.value = next;
   return next;
 }

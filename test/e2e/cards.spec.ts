@@ -7,7 +7,11 @@ import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkp
 import { startHub } from '../hubServer.ts';
 import { address, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
 
-test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({ page }) => {
+test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
+  page,
+  engine,
+}) => {
+  engine.upTo(0, 'load'); // an idle page would time a step
   await openPage(page);
   const card = (name: RegExp) => page.getByRole('radio', { name });
   await expect(page.getByRole('group', { name: 'Choose a task' })).toBeVisible();
@@ -33,6 +37,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   await expect(page.locator('#plan')).toContainText('about 16 min here');
 
   await test.step('an adapter that is not known yet is timed while the page idles', async () => {
+    engine.open();
     await page.evaluate(() => localStorage.clear());
     await page.goto(address());
     await expect(page.locator('.card-cost').first()).toHaveText(/^about .* here, 249 MB$/);

@@ -39,7 +39,8 @@ export class Settings {
   /** The chosen task: the name of a recipe, or YOUR_MODEL. The cards, the form, the address and Start read it. */
   readonly chosen = computed(() => {
     const { name, overrides = [] } = this.recipe.value ?? {};
-    return this.wantsModel.value || overrides.some((text) => text.startsWith('model.path=')) ? YOUR_MODEL : name;
+    if (this.wantsModel.value || overrides.some((text) => text.startsWith('model.path='))) return YOUR_MODEL;
+    return name === 'config.yaml' ? this.own.value?.name : name; // a run's settings name its recipe
   });
   /** Id of the saved run that the settings belong to. The form can change them before the run is resumed. */
   run: string | undefined;
