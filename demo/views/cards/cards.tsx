@@ -2,6 +2,7 @@
 
 import { useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentType } from 'preact';
+import { useRef } from 'preact/hooks';
 import { openRecipe } from '../../actions/controller.ts';
 import { memoryInWords, recipeSeconds, timeInWords } from '../../state/estimate.ts';
 import { complain } from '../../state/notices.ts';
@@ -18,7 +19,13 @@ export function Cards() {
   const HubModel = useSignal<ComponentType | undefined>(undefined);
   const chosen = form.chosen.value;
   const isHub = chosen === YOUR_MODEL;
-  const choose = (name: string) => void openRecipe(name).catch(complain);
+  const place = useRef<HTMLFieldSetElement>(null);
+  // A recipe that cannot be opened, or is not opened because a run was started, leaves the browser's own mark at its card.
+  const markChosen = () => {
+    for (const input of place.current?.querySelectorAll('input') ?? [])
+      input.checked = input.value === form.chosen.peek();
+  };
+  const choose = (name: string) => void openRecipe(name).catch(complain).finally(markChosen);
   useSignalEffect(() => {
     if (form.chosen.value === YOUR_MODEL && !HubModel.peek())
       void import('./hubModel.tsx').then((module) => (HubModel.value = module.HubModel)).catch(complain);
@@ -26,13 +33,13 @@ export function Cards() {
   const told = recipeOf(chosen);
   return (
     <>
-      <fieldset class="cards" disabled={active.value || stage.value.name === 'forking'}>
+      <fieldset class="cards" ref={place} disabled={active.value || stage.value.name === 'forking'}>
         <legend>Choose a task</legend>
         {RECIPES.map((recipe) => (
           <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
         ))}
         <label class={isHub ? 'card chosen' : 'card'}>
-          <input type="radio" name="recipe" checked={isHub} onChange={() => choose(YOUR_MODEL)} />
+          <input type="radio" name="recipe" value={YOUR_MODEL} checked={isHub} onChange={() => choose(YOUR_MODEL)} />
           {PICTURES[YOUR_MODEL]()}
           <span class="card-title">Your model</span>
           <span class="card-text">Any supported model from the Hugging Face Hub, or a .gguf file.</span>
