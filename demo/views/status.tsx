@@ -33,7 +33,7 @@ export function Status() {
   const left = timeLeft.value === undefined ? '\u2013' : clock(timeLeft.value);
   const tiles = {
     step: ['Step', total > 0 ? `${stepsDone.value} of ${total}` : '\u2013'],
-    now: ['Now', doing()],
+    now: ['Status', doing()],
     speed: ['Tokens per second', speed === undefined ? '\u2013' : short(speed)],
     left: ['Time left', left],
   };

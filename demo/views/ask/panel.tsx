@@ -170,7 +170,7 @@ function Actions({ label, submit, more }: { label: string; submit: () => void; m
         <select value={who} disabled={!isTrained.value} onChange={(e) => (sides.value = WHO[e.currentTarget.value])}>
           <option value="both">Both</option>
           <option value="before">Before training</option>
-          <option value="now">Now</option>
+          <option value="now">Current model</option>
         </select>
       </label>
       <label class="ask-choice">
