@@ -48,7 +48,7 @@ export function contentOf({ config, measured, adapter, model, first, last, chang
   const isTwo = first.length > 0 && last.length > 0 && first[0].step < last[0].step;
   return {
     title: `${config.algorithm.name} on ${task}`,
-    changed: changed === '' ? '' : `Changed during the run: ${changed}`,
+    changed: changed === '' ? '' : `Changed: ${changed}`,
     numbers: [...(before === undefined ? [] : [before.toFixed(2)]), after!.value.toFixed(2)],
     caption:
       `pass@1 on held-out problems, ${before === undefined ? '' : 'before training and '}after ${plural(after!.step, 'step')}`.trim(),
@@ -128,8 +128,8 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   write(content.title, after, 74, '--text');
 
   if (content.changed !== '') {
-    font(20, 600);
-    lines(pen, content.changed, 600, 1).forEach((line) => write(line, EDGE, 106, '--bad'));
+    font(18, 600);
+    lines(pen, content.changed, 600, 1).forEach((line) => write(line, EDGE, 104, '--bad'));
   }
   const [one, two] = content.numbers;
   const parts = two === undefined ? [one] : [one, '\u2192', two];
