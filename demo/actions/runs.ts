@@ -80,9 +80,9 @@ export const goOnFrom = (run: SavedRun, step: number): void =>
 export const fork = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
+    if (stage.value.name === 'forking') stage.value.cancel(); // another fork
     if (shownRun.value !== run.id) await showRun(run);
-    const now = stage.value;
-    const back = now.name === 'forking' ? now.back : now;
+    const back = stage.value;
     if (back.name !== 'looking') return; // a run was started meanwhile
     const restore = form.keep();
     form.open(run.config, 'config.yaml');
@@ -97,6 +97,7 @@ export const fork = (run: SavedRun, step: number): void =>
         choices: { Cancel: cancel },
       },
       start: () => void branch(store, run, step, true).catch(complain),
+      cancel,
     });
     document.querySelector('.controls')!.scrollIntoView(); // the buttons and the settings, which the stage has opened
     document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus({ preventScroll: true });

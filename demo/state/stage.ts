@@ -41,6 +41,8 @@ interface Forking {
   offer: Offer;
   /** Starts the fork with the settings of the form. */
   start: () => void;
+  /** Returns to `back`, and to the settings before. */
+  cancel: () => void;
   /** The stage to return to without a fork. */
   back: Looking;
 }
@@ -54,7 +56,7 @@ export const NEXT: Readonly<Record<Stage['name'], readonly Stage['name'][]>> = {
   asking: ['idle', 'looking', 'running'],
   running: ['looking'],
   looking: ['forking', 'idle', 'looking', 'running'],
-  forking: ['forking', 'looking', 'running'],
+  forking: ['looking', 'running'],
 };
 
 const IDLE: Stage = { name: 'idle' };
