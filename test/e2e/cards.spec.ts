@@ -185,7 +185,31 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
   await page.getByRole('radio', { name: /^Your model/ }).check();
   await choose('cut.gguf', bytes.subarray(0, -100));
   await expect(page.locator('.field-problem')).toHaveText(/^cut\.gguf has .* it is truncated\. Download it again\.$/);
+  const kept = () =>
+    page.evaluate(async () => {
+      const root = await navigator.storage.getDirectory();
+      const names: string[] = [];
+      for await (const name of (await root.getDirectoryHandle('gguf', { create: true })).keys()) names.push(name);
+      return names;
+    });
+  await page.evaluate(() => {
+    const { write } = FileSystemWritableFileStream.prototype;
+    FileSystemWritableFileStream.prototype.write = async function (content) {
+      FileSystemWritableFileStream.prototype.write = write;
+      await write.call(this, (content as Uint8Array<ArrayBuffer>).subarray(0, 100));
+      throw new DOMException('full', 'QuotaExceededError');
+    };
+  });
   await choose('My tiny.gguf', bytes);
+  await expect(page.locator('.field-problem')).toContainText('The browser has no space left for My-tiny.gguf');
+  expect(await kept(), 'a part of the file').toEqual([]);
+  const dropped = await page.evaluateHandle((content) => {
+    const transfer = new DataTransfer();
+    const letters = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+    transfer.items.add(new File([letters], 'My tiny.gguf'));
+    return transfer;
+  }, bytes.toString('base64'));
+  await page.locator('.hub').dispatchEvent('drop', { dataTransfer: dropped });
   await expect(page.getByText('0.4 million')).toBeVisible();
   await expect(page.locator('.hub-facts')).toContainText('1 MB, stored in the browser');
   await page.getByRole('button', { name: 'Use this model' }).click();
