@@ -118,6 +118,8 @@ for (let seed = FIRST_SEED; seed < FIRST_SEED + WALKS; seed++)
       if (line.type() === 'error' && (isOwn || !line.text().startsWith('Failed to load resource')))
         errors.push(line.text());
     });
+    let loaded = 0;
+    page.on('domcontentloaded', () => loaded++);
     page.on('dialog', (dialog) => void dialog.accept().catch(() => {}));
     await page.route(/^https:/, (route) => route.abort());
     await page.addInitScript(() => {
@@ -133,10 +135,13 @@ for (let seed = FIRST_SEED; seed < FIRST_SEED + WALKS; seed++)
     await page.waitForFunction(isReady);
     const done: string[] = [];
     for (let i = 0; i < ACTIONS; i++) {
-      done.push(await act(page, uniform));
+      const loads = loaded;
+      const action = await act(page, uniform);
+      done.push(action);
       const story = `after: ${done.join('; ')}`;
+      if (action !== 'reload') expect(loaded, `loaded again ${story}`).toBe(loads);
       expect(errors, story).toEqual([]);
-      await expect.poll(() => page.evaluate(canContinue), story).toBe(true);
+      await expect.poll(() => page.evaluate(canContinue).catch(() => false), story).toBe(true);
       if (WALKS < 100) continue;
       const longest = await page.evaluate(() => Math.max(0, ...(globalThis as unknown as { busy: number[] }).busy));
       expect(longest, story).toBeLessThan(FREEZE_MS);
