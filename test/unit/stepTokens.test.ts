@@ -209,7 +209,7 @@ describe('VESPO with weights against the sampler', () => {
   });
 
   test('VESPO refuses weights of sequences', () => {
-    expect(() => config({ rolloutIs: 'sequence' })).toThrow('Set it to "token", or leave it out.');
+    expect(() => config({ rolloutIs: 'sequence' })).toThrow('Set it to "token", or remove it.');
   });
 });
 

@@ -191,8 +191,7 @@ function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {
     throw new InputError(`--steps is "${String(steps)}"; allowed: auto, manual.`);
   const port = numberFlag(flags, 'port', PORT, [0, 65_535]);
   if (!Number.isInteger(port)) throw new InputError(`--port is ${port}; allowed: a whole number from 0 to 65535.`);
-  if (token === '' || typeof token === 'boolean')
-    throw new InputError('--token is empty. Give a text, or leave it out.');
+  if (token === '' || typeof token === 'boolean') throw new InputError('--token is empty. Give a text, or remove it.');
   checkReach(String(host), token);
   return {
     listen: { host: String(host), port, token, allowOrigins: lists['allow-origin'] ?? [] },

@@ -191,7 +191,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.actor.policyLoss.lossMode === 'vespo' && c.algorithm.rolloutCorrection.rolloutIs === 'sequence',
     say:
       'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
-      'sequence itself. Set it to "token", or leave it out.',
+      'sequence itself. Set it to "token", or remove it.',
   },
   {
     keys: [
@@ -250,7 +250,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.refUpdateFreq', 'actor.useKlLoss', 'algorithm.useKlInReward'],
     when: (c) => c.trainer.refUpdateFreq > 0 && !c.actor.useKlLoss && !c.algorithm.useKlInReward,
-    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one. Set actor.useKlLoss or leave it out.',
+    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one. Set actor.useKlLoss or remove it.',
   },
   {
     keys: ['trainer.resumeMode', 'trainer.resumeFromPath'],
