@@ -14,7 +14,7 @@ export class NoGpuError extends Error {
 /** Milliseconds until a browser that does not answer counts as one without a GPU. */
 const LIMIT_MS = 10_000;
 
-/** Requests an adapter without a device. Throws NoGpuError if there is none, or if the browser does not answer. */
+/** Requests an adapter without a device. Throws NoGpuError if it is missing, or if the browser does not answer. */
 export async function findAdapter(): Promise<FoundAdapter> {
   if (!navigator.gpu) throw new NoGpuError(isSecureContext ? NO_WEBGPU : NOT_SECURE);
   let timer = 0;

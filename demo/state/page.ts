@@ -1,4 +1,4 @@
-/** What the page shows, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
+/** Results on the screen, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
 
 import { computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';

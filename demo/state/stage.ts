@@ -1,5 +1,5 @@
 /**
- * What the page is doing, as one value. The buttons, the notices and the form derive from it. `NEXT` lists which stage can follow which;
+ * Stage of the page, as one value. The buttons, the notices and the form derive from it. `NEXT` lists which stage can follow which;
  * no other file decides that.
  */
 

@@ -21,7 +21,7 @@ const KEYS = ['Tab', 'Shift+Tab', 'Enter', ' ', 'Escape', 'ArrowRight', 'ArrowDo
 const TARGETS =
   'button, summary, select, textarea, input:not([type=file]), [role=slider], .cm-content, .token, a[href^="#"]';
 
-/** Marks a random visible target and returns its centre; undefined if there is none. Runs in the page. */
+/** Marks a random visible target and returns its centre; undefined without any. Runs in the page. */
 function pick({ targets, at, only }: { targets: string; at: number; only: string }) {
   const isThere = (one: Element) => one.checkVisibility({ visibilityProperty: true }) && one.matches(only);
   const all = [...document.querySelectorAll(targets)].filter(isThere);
@@ -37,7 +37,7 @@ function pick({ targets, at, only }: { targets: string; at: number; only: string
   };
 }
 
-/** What the form trains: its numbers, its summary and the chosen card. Runs in the page. */
+/** Returns the settings in the form: its numbers, its summary and the chosen card. Runs in the page. */
 const settings = () => ({
   numbers: [...document.querySelectorAll<HTMLInputElement>('#settings input')].map(({ name, value, placeholder }) => ({
     [name]: Number(value.trim() || placeholder),
