@@ -39,8 +39,8 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
   await test.step('opened values do not stretch the chart beside them', async () => {
     const gap = () =>
       page.locator('figure[data-chart="pass"]').evaluate((figure) => {
-        const [plot, values] = [figure.querySelector('.plot')!, figure.querySelector('.values')!];
-        return values.getBoundingClientRect().top - plot.getBoundingClientRect().bottom;
+        const top = figure.querySelector('.values')!.getBoundingClientRect().top;
+        return top - figure.getBoundingClientRect().top;
       });
     const before = await gap();
     await page.locator('figure[data-chart="reward"]').getByText('Values').click();

@@ -8,7 +8,7 @@ import { expect, type Page } from '@playwright/test';
 import { rng } from '../random.ts';
 import { address, test, TINY } from './demo.ts';
 
-const WALKS = Number(process.env['WALKS'] ?? 3);
+const WALKS = Number(process.env['WALKS'] ?? 2);
 const FIRST_SEED = Number(process.env['WALK_SEED'] ?? 1);
 const ACTIONS = 12;
 /** Milliseconds that the main thread may be busy. Checked only if many sequences are requested, because everyday's machine is shared. */
@@ -43,7 +43,7 @@ const settings = () => ({
     [name]: Number(value.trim() || placeholder),
   })),
   summary: document.querySelector('#settings .summary')?.textContent,
-  card: document.querySelector<HTMLInputElement>('.card input:checked')?.value,
+  card: document.querySelector<HTMLInputElement>('.card.chosen input')?.value,
 });
 
 /** True if a visitor can continue: a button of the run or of a notice works, or the form says what is wrong. Runs in the page. */
