@@ -27,13 +27,13 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import type { ServerOptions } from '../room/natsServer.ts';
 import { openServer, type RoomServer } from '../room/openRoom.ts';
 import type { CommandEngine } from '../process/io.ts';
+import { openTraining } from '../run/namedRun.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openEngine, openSession, type CommandSession } from '../run/session.ts';
@@ -71,8 +71,9 @@ export const room: Command = {
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
-    const source = oneFile(positionals, 'config');
-    const config = asynchronous(parseTrainConfig(await readText(source), { source, overrides, note: say }), source);
+    const named = oneFile(positionals, 'config or run folder');
+    const { text, ...options } = await openTraining(named, overrides);
+    const config = asynchronous(parseTrainConfig(text, { ...options, note: say }), options.source);
     checkConfig(config);
     const trustsWorkers = flags['trust-workers'] === true;
     if (trustsWorkers) say(TRUSTING);
@@ -84,7 +85,7 @@ export const room: Command = {
     const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
     using held = holdFolder(path);
     const finished = await trainInRoom(RunFolder.open(held.files, path), run);
-    return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
+    return tellOfRun(io, config, finished, resumeCommand(named, { overrides, flags, lists }, 'room'));
   },
 };
 
@@ -117,7 +118,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
-    const keptVersions = maxAge + 2;
+    // A version is a complete file. Samples of versions that the schedule does not need are generated again.
+    const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
       ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
