@@ -84,7 +84,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     await blocked;
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
-    await expect(tile(page, 'Now')).toHaveText('Waiting for problems');
+    await expect(tile(page, 'Status')).toHaveText('Waiting for problems');
     await expect(page.getByRole('heading', { level: 2, name: 'The room at' })).toBeFocused();
     await rollouter.start(groups.slice(0, 2));
     await expect.poll(() => samples.length).toBe(4);
@@ -100,7 +100,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     await engine.reached(9, 'turn');
     await expect.poll(() => samples.length).toBeGreaterThan(4);
     await page.getByRole('button', { name: 'Leave' }).click();
-    await expect(tile(page, 'Now')).toHaveText('Not in the room');
+    await expect(tile(page, 'Status')).toHaveText('Not in the room');
     const node = fakeWorker(real.room, { name: 'node' });
     await expect.poll(() => samples.length).toBe(28);
     node.leave();
@@ -136,7 +136,7 @@ test.describe('with TLS', () => {
         await rollouter.start(groups.slice(0, 2));
         await expect.poll(() => samples.length).toBe(4);
         await page.getByRole('button', { name: 'Leave' }).click();
-        await expect(tile(page, 'Now')).toHaveText('Not in the room');
+        await expect(tile(page, 'Status')).toHaveText('Not in the room');
         await expect(region(page).getByRole('status')).toHaveText('This machine has left the room.');
         expect(new Set(sockets.map((url) => new URL(url).origin))).toEqual(new Set([webSocketUrl]));
         expect(webSocketUrl).toMatch(/^wss:/);
@@ -249,7 +249,7 @@ test('the page reports a lost connection, continues when it is back, and can lea
     await real.room.server.stop('SIGKILL');
     await expect(status).toHaveText(lost);
     await page.getByRole('button', { name: 'Leave' }).click();
-    await expect(tile(page, 'Now')).toHaveText('Not in the room');
+    await expect(tile(page, 'Status')).toHaveText('Not in the room');
     await expect(status).toHaveText('This machine has left the room.');
     await real.room.crash();
   } finally {
@@ -276,7 +276,7 @@ test('on a phone the question and the work fit the screen', async ({ page }) => 
     await page.getByLabel('Join code').fill(real.room.code);
     await page.getByRole('button', { name: 'Join again' }).click();
     await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
-    for (const text of ['Now', 'Tokens per second'])
+    for (const text of ['Status', 'Tokens per second'])
       expect(await tile(page, text).evaluate((dd) => dd.scrollWidth - dd.clientWidth), text).toBe(0);
     await expectToFit('working');
   } finally {
