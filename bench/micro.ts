@@ -14,7 +14,7 @@ const ROUNDS = 4096;
 const TURNS = 6;
 
 interface Operation {
-  /** Returns the WGSL of the j-th operation in a round. r0 to r3 are sums, and `at` changes from round to round. */
+  /** Returns the WGSL line of operation j of a round. It may use the sums r0 to r3, and `at`, which differs in each round. */
   line: (j: number) => string;
   needs?: 'subgroups';
 }

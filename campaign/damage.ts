@@ -62,7 +62,7 @@ async function row(what: string, run: string, damages: Damage[], options: Campai
   return { what, tried: damages.length, wrong: failures.length, failures };
 }
 
-/** Returns damages of a file: one bit in each of ten places, three truncations, an empty file, and the same file of another checkpoint. */
+/** Returns the damages to try on a file: a flipped bit at ten places, three truncations, an empty file, the file of another checkpoint. */
 function ofFile(file: string, folder: string, seed: number): Damage[] {
   const whole = readFileSync(join(folder, file));
   const rng = keyedRng(`damage ${file}`, seed);

@@ -28,8 +28,8 @@ function wholeAddress(address) {
 }
 
 /**
- * Vite plugin: embeds the engine's worker as text, because a page from a file cannot start a script next to it. Without tfjs, which would
- * be most of the text.
+ * Vite plugin: embeds the engine's worker as text, because a page opened from a file cannot load a worker script. tfjs is left out: it
+ * would be most of the text.
  * @returns {import('vite').Plugin}
  */
 function workerAsText() {

@@ -54,6 +54,7 @@ const STORIES = [
 const seen = new Set();
 mkdirSync(FOLDER, { recursive: true });
 for (const [name, size] of Object.entries(SIZES)) {
+  /** @type {string[]} */
   const lines = [];
   while (lines.length < size) {
     const story = STORIES[lines.length % STORIES.length];

@@ -37,9 +37,29 @@ export class FolderGoneError extends Error {
   override name = 'FolderGoneError';
 }
 
-/** Bad input: the message has the value found, what is allowed, and what to do. The command line exits with 2. */
+/** Maximum number of characters of a message about bad input. A message can quote a file or a command line of any length. */
+const LONGEST_MESSAGE = 600;
+/** Control characters, line separators, marks that turn the direction of a text, and halves of a character. */
+const NOT_PRINTED = /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u202a-\u202e\u2066-\u2069]/gu;
+
+/** Returns a message on one line, escaped and truncated. It can quote any input. */
+export function oneLine(message: string): string {
+  const text = message.replace(NOT_PRINTED, (character) => {
+    const short = JSON.stringify(character).slice(1, -1);
+    return short === character ? `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}` : short;
+  });
+  return text.length > LONGEST_MESSAGE ? `${text.slice(0, LONGEST_MESSAGE - 203)}...${text.slice(-200)}` : text;
+}
+
+/**
+ * Bad input: the message has the value found, what is allowed, and what to do. It is one line, whatever it quotes. The
+ * command line exits with 2.
+ */
 export class InputError extends Error {
   override name = 'InputError';
+  constructor(message: string, options?: ErrorOptions) {
+    super(oneLine(message), options);
+  }
 }
 
 /** A setting that cannot run. Its message is the source (e.g. a file's name), followed by the sentence. */
@@ -54,7 +74,7 @@ export class ConfigError extends InputError {
     super(`${source}: ${sentence}`);
     this.path = keys[0] ?? '';
     this.keys = keys;
-    this.sentence = sentence;
+    this.sentence = oneLine(sentence);
   }
 }
 

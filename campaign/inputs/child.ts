@@ -114,7 +114,8 @@ async function judge(input: Input): Promise<Verdict> {
       if (error instanceof NoAdapterError) return { held: 'works' };
       if (!(error instanceof InputError))
         return { wrong: error instanceof Error ? String(error.stack) : String(error) };
-      if (/\n\s+at /.test(error.message)) return { wrong: `says ${error.message}` };
+      if (error.message.length > 600 || /[\p{Cc}\u2028\u2029]/u.test(error.message))
+        return { wrong: `says ${error.message}` };
       return { held: 'refused' };
     },
   );

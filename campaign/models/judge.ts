@@ -72,7 +72,7 @@ async function judge({ kind, files }: ModelInput): Promise<Verdict> {
   } catch (error) {
     if (!(error instanceof InputError)) return { wrong: String((error as Error).stack ?? error).slice(0, 300) };
     const { message } = error;
-    const isSentence = message.length <= 700 && !/\n\s+at |\[object |undefined(?! )/.test(message);
+    const isSentence = message.length <= 600 && !/[\p{Cc}\u2028\u2029]|\[object |undefined(?! )/u.test(message);
     return isSentence ? { held: 'refused' } : { wrong: `says ${JSON.stringify(message).slice(0, 300)}` };
   }
 }

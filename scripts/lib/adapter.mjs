@@ -15,7 +15,8 @@ import { say, SetupError } from './say.mjs';
 const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));
 
 /**
- * The adapter that Dawn finds, the variables that Dawn must be started with, and the driver that they name ('' = Dawn's own choice).
+ * An adapter that Dawn finds. `env` has the variables to start Dawn with; `icd` is the path of the Vulkan driver that they name ('' = Dawn's
+ * default).
  * @typedef {{ name: string, software: boolean, env: Record<string, string>, icd: string }} Adapter
  */
 

@@ -1,10 +1,12 @@
 /** WebGPU for Node: installs Dawn as `navigator.gpu`. */
 
+import { accessSync, constants } from 'node:fs';
 import { totalmem } from 'node:os';
+import { delimiter } from 'node:path';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
-import { installedChromium, swiftShaderBeside } from './swiftShader.mjs';
+import { hasVulkanDriver, installedChromium, swiftShaderBeside } from './swiftShader.mjs';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;
@@ -54,15 +56,32 @@ async function withDriver(create: () => GPU): Promise<GPU> {
     return { gpu, adapter, isHardware: adapter !== null && !summaryOf(adapter.info, adapter.features).isSoftware };
   };
   const { env } = process;
-  const first = await make();
-  if (first.isHardware || process.platform !== 'linux' || env['VK_ICD_FILENAMES']) return first.gpu;
-  const icd = swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env));
-  if (!icd) return first.gpu;
+  const isChosen = env['VK_ICD_FILENAMES'] ?? env['VK_DRIVER_FILES'];
+  const icd =
+    process.platform === 'linux' && !isChosen ? swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env)) : '';
+  // Without any driver Dawn would print the Vulkan loader's warnings, although SwiftShader works.
+  const first = icd && !hasVulkanDriver(env) ? undefined : await make();
+  if (first && !first.adapter) checkDrivers(env);
+  if (first && (first.isHardware || !icd)) return first.gpu;
   env['VK_ICD_FILENAMES'] = icd;
   const second = await make();
   if (second.adapter) return second.gpu;
   delete env['VK_ICD_FILENAMES'];
-  return first.gpu;
+  return (first ?? (await make())).gpu;
+}
+
+/** Throws NoAdapterError that names the variable if it names a driver's file that cannot be read. Vulkan ignores such a file. */
+export function checkDrivers(env: NodeJS.ProcessEnv): void {
+  for (const name of ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'])
+    for (const file of (env[name] ?? '').split(delimiter).filter(Boolean)) {
+      try {
+        accessSync(file, constants.R_OK);
+      } catch {
+        throw new NoAdapterError(
+          `${name} names "${file}", which cannot be read. Unset it, or set it to the .json file of a Vulkan driver.`,
+        );
+      }
+    }
 }
 
 /** Returns the maximum number of bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */

@@ -13,6 +13,7 @@ import {
   isA,
   NoAdapterError,
   NotFiniteError,
+  oneLine,
   OutOfMemoryError,
   stackOf,
   StoppedError,
@@ -22,7 +23,6 @@ import { readArgs } from './args.ts';
 import { STOPPED_EXIT_CODE } from './process/interrupt.ts';
 import { currentIo, type Io, processIo, withIo } from './process/io.ts';
 import { closeMcpServers } from './run/mcpServers.ts';
-import { oneLine } from './process/startedAs.ts';
 import { commandsMarkdown, helpText, overviewText } from './commandDocs.ts';
 import { importModules } from './importModule.ts';
 import type { Command, Output } from './command.ts';

@@ -101,7 +101,8 @@ export class RunHealth implements StatefulPart {
     const shown = error === undefined ? '' : `, most often with "${error}"`;
     const reason =
       `Nearly all tool calls fail (${(100 * Math.min(rate, 1)).toFixed(0)}% in this step)${shown}. Look at the rollouts. If the model does not know ` +
-      'the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/guides/no-learning.md).';
+      'the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), or set ' +
+      'rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.';
     this.#failing = { steps, reason };
     return steps === FAILING_STEPS;
   }

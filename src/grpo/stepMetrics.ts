@@ -72,6 +72,6 @@ export function stepMetrics({ config, step, generated, tokens, update, timer }: 
     ...update.metrics,
     ...generated.metrics,
     ...timingMetrics(seconds, trajectories),
-    ...throughput(generated.stats, update.trainedTokens, seconds),
+    ...throughput(generated.stats, update.trainedTokens, { ...seconds, gen: generated.genSeconds ?? seconds.gen }),
   };
 }

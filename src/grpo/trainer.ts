@@ -75,7 +75,7 @@ export class GrpoTrainer {
     [this.#source, this.#inFlight] = [source, inFlight];
     this.#parts = { ...this.#problems.parts, ...parts, health: this.#health };
     const policy = {
-      ...{ engine, advantage, inspect },
+      ...{ engine, advantage, inspect, isOwnSize: options.source !== undefined },
       baselines: (samples: Sample[], step: number) => greedyBaselines(this.#generation, samples, step),
       pause: () => this.#inFlight.pause(),
       whileUpdating: () => this.#done + 1 < config.trainer.totalTrainingSteps && this.#problems.prefetch(),
@@ -193,7 +193,7 @@ export class GrpoTrainer {
     const step = this.#done;
     const { onPhase, onEvaluating, onValidation } = this.#events;
     onPhase('validate', step);
-    const onProgress = (done: number, total: number) => onEvaluating(done, total, step);
+    const onProgress = (done: number, total: number, tokens: number) => onEvaluating(done, total, step, tokens);
     const generation = { ...this.#generation, task: this.#live.evaluated };
     const { metrics, samples } = await this.#inFlight.evaluate((onQueued) =>
       validate(generation, { globalStep: step, onProgress, onQueued, ...options }),

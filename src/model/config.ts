@@ -349,9 +349,27 @@ function readCount(json: Json, key: string, fallback?: number): number {
   return value;
 }
 
+/** Smallest and largest values that float32 arithmetic and tables of positions can use. Each range is wider than any model needs. */
+const RANGES: Readonly<Record<string, readonly [number, number]>> = {
+  rms_norm_eps: [1e-30, 1],
+  rope_theta: [1, 1e12],
+  factor: [1e-3, 1e6],
+  low_freq_factor: [1e-6, 1e6],
+  high_freq_factor: [1e-6, 1e6],
+  max_position_embeddings: [1, 2 ** 24],
+  original_max_position_embeddings: [1, 2 ** 24],
+  initializer_range: [1e-30, 1e3],
+};
+
 function readPositive(json: Json, key: string, fallback?: number): number {
   const value = json[key] ?? fallback;
-  if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
+  if (typeof value === 'number' && Number.isFinite(value) && value > 0) {
+    const [min, max] = RANGES[key] ?? [0, Infinity];
+    if (value >= min && value <= max) return value;
+    throw new InputError(
+      `config.json: "${key}" is ${value}; allowed: ${min} to ${max}. Correct it, or use the file of the model itself.`,
+    );
+  }
   const found = value === undefined ? 'absent' : show(value);
   throw new InputError(`config.json: "${key}" must be a positive number, but is ${found}.`);
 }

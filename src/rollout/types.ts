@@ -1,5 +1,6 @@
 /** Messages between agent loops (main thread) and the rollout server (GPU worker). */
 
+import type { ArgumentSchema } from '../tasks/toolSchema.ts';
 import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
 import type { TurnSpan } from './server/turnClock.ts';
 import type { DrawnSoFar, SampleArrays } from './tokenLog.ts';
@@ -44,6 +45,10 @@ export interface SamplingParams {
   toolCalls?: readonly CallableTool[];
   /** Format of the calls. Default: 'hermes'. */
   toolCallFormat?: CallFormat;
+  /** Number of calls that a turn must consist of, if calls are forced: exactly one, or at least one. Needs `toolCalls`. */
+  requiredCalls?: 'one' | 'some';
+  /** Constrains the complete turn to JSON of this schema, or, if the turn can also call, to such JSON or `toolCalls`. */
+  jsonSchema?: ArgumentSchema;
   /** True to return the entropy at each token. */
   entropy?: boolean;
   /** Number of most likely tokens to return at each position, at most 8; 0 = off. */

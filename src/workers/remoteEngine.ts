@@ -14,6 +14,7 @@ import { vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, FailedGeneration, ModelRole, OpenedModel } from './engineApi.ts';
 import type { EngineSpec, JudgeModel } from './engineSpec.ts';
+import { isConstrained } from '../rollout/constrained/callLanguage.ts';
 import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {
@@ -221,7 +222,7 @@ function remoteRollout(
   return {
     generate: (request) =>
       new Promise((resolve, reject) => {
-        if (request.sampling.stop?.length || request.sampling.toolCalls) {
+        if (request.sampling.stop?.length || isConstrained(request.sampling)) {
           vocabulary ??= alive(api.useVocabulary(vocabularyOf(tokenizerJson)));
           vocabulary.catch(reject);
         }

@@ -28,7 +28,7 @@ export function registerTfjs(given: MakeModelEngine): void {
 export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
   if (make) return make(...args);
   throw new InputError(
-    'engine is "tfjs", which is a separate entry. Import "webgrpo/tfjs" in the thread that makes the engine (with a worker: ' +
-      'in its file, beside "webgrpo/worker"), or set engine to "wgsl".',
+    'engine is "tfjs", which only the entry "webgrpo/tfjs" has. Import it in the thread that creates the engine (for a worker: in the ' +
+      'file of the worker, next to "webgrpo/worker"), or set engine to "wgsl".',
   );
 };

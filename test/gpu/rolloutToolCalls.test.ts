@@ -104,6 +104,27 @@ test.each(FORMATS)(
     }),
 );
 
+test('a turn of an untrained model that must be a call or JSON is one, and stops', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+      vocabulary: () => vocabulary,
+    });
+    const jsonSchema = { type: 'object', properties: { answer: { type: 'integer' } }, required: ['answer'] };
+    const forced = [{ requiredCalls: 'one' }, { toolCalls: [], jsonSchema }] satisfies Partial<SamplingParams>[];
+    for (const [kind, more] of forced.entries()) {
+      const turns = [0, 1, 2, 3].map((s) =>
+        engine.generate(request(4 * kind + s, 'hermes', { logitBias: [], ...more })),
+      );
+      for (const generation of await Promise.all(turns)) {
+        const text = tokenizer.decode(generation.tokenIds, { skipSpecialTokens: true });
+        expect(generation.stopReason).toBe('stop');
+        if (kind === 0) expect(checkCalls(generation, 'hermes')).toBe(1);
+        else expect(JSON.parse(text)).toEqual({ answer: expect.any(Number) as number });
+      }
+    }
+  }));
+
 test.each(FORMATS)(
   '%s: the log-prob is the trainer’s to the bit, minus the mass that of the draw among what was allowed',
   (format) =>
@@ -119,7 +140,7 @@ test.each(FORMATS)(
         (await trainer.logProbs(batch, { temperature })).logProbs.forEach((logProb, e) =>
           expect(logProb).toBe(logProbs[entryPosition[e]]),
         );
-      const guide = new CallGuide(toolCalls, vocabulary, V, format);
+      const guide = new CallGuide({ toolCalls, toolCallFormat: format }, vocabulary, V);
       let state = guide.start;
       for (const [t, token] of tokenIds.entries()) {
         const mask = guide.mask(state, LEFT - t);

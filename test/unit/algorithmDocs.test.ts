@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 
-test('the table "Recipes" of docs/guides/algorithms.md is what the recipes resolve to', () => {
-  const [, page = ''] = readFileSync('docs/guides/algorithms.md', 'utf8').split('\n## Recipes\n');
+test('the table "Recipes" of docs/reference/algorithms.md is what the recipes resolve to', () => {
+  const [, page = ''] = readFileSync('docs/reference/algorithms.md', 'utf8').split('\n## Recipes\n');
   const [recipes] = page.split('\n## ');
   const rows = recipes
     .split('\n')

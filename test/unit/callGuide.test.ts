@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton.ts';
+import type { TurnConstraint } from '../../src/rollout/constrained/callLanguage.ts';
 import { CallGuide } from '../../src/rollout/constrained/guide.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
 import { type CallableTool, type CallFormat, toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
@@ -15,7 +16,7 @@ import {
 } from '../../src/rollout/tools/parser.ts';
 import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
-import type { ArgumentSchema } from '../../src/tasks/toolSchema.ts';
+import { type ArgumentSchema, valueProblem } from '../../src/tasks/toolSchema.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { rng } from '../random.ts';
 import { run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
@@ -232,7 +233,7 @@ const tokensIn = (mask: Uint32Array | undefined) =>
   Array.from({ length: V }, (_, t) => t).filter((t) => !mask || (mask[t >>> 5] >>> (t & 31)) & 1);
 
 describe('tokens that can come next', () => {
-  const guide = new CallGuide(callable, vocabulary, V);
+  const guide = new CallGuide({ toolCalls: callable }, vocabulary, V);
 
   test('all tokens are allowed in free text, and in a call those that keep it valid', () => {
     expect(guide.mask(guide.start, 1000)).toBeUndefined();
@@ -281,7 +282,7 @@ describe('tokens that can come next', () => {
     ['glm', parseGlm, '<tool_call>'],
     ['llama3_json', parseLlama3Json, '{'],
   ])('in format %s, too, a call drawn at random is valid and complete', (format, parser, opens) => {
-    const other = new CallGuide(callable, vocabulary, V, format);
+    const other = new CallGuide({ toolCalls: callable, toolCallFormat: format }, vocabulary, V);
     const [OPEN] = tokenizer.encode(opens);
     const r = rng(5);
     const names = new Set<string>();
@@ -306,7 +307,7 @@ describe('tokens that can come next', () => {
 
   test('more than one token is usually allowed, because a text has many tokenisations', () => {
     const { name, parameters } = calculator;
-    const one = new CallGuide([{ name, parameters }], vocabulary, V);
+    const one = new CallGuide({ toolCalls: [{ name, parameters }] }, vocabulary, V);
     let state = one.start;
     const counts = tokenizer
       .encode('<tool_call>\n{"name": "calculator", "arguments": {"expression": "')
@@ -333,11 +334,73 @@ describe('tokens that can come next', () => {
   test('a vocabulary that cannot write a call is detected', () => {
     const letters = { bytes: Uint8Array.of(0x61, 0x3c), starts: Uint32Array.of(0, 1, 2) };
     const tag = { bytes: new TextEncoder().encode('<tool_call>a'), starts: Uint32Array.of(0, 11, 12) };
-    expect(new CallGuide(callable, letters, 2).mask(0, 9)).toBeUndefined();
-    const broken = new CallGuide(callable, tag, 2);
+    expect(new CallGuide({ toolCalls: callable }, letters, 2).mask(0, 9)).toBeUndefined();
+    const broken = new CallGuide({ toolCalls: callable }, tag, 2);
     expect(() => broken.mask(broken.after(0, 0), 9)).toThrow(
       'The tokenizer has no token that could continue a valid tool call',
     );
+  });
+});
+
+describe('a turn that must be calls or JSON', () => {
+  const schema: ArgumentSchema = {
+    type: 'object',
+    properties: { answer: { type: 'integer' }, unit: { enum: ['m', 's'] } },
+    required: ['answer'],
+  };
+  /** Samples a turn at random, with at most `left` tokens. */
+  const drawn = (forced: CallGuide, left: number, seed: number) => {
+    const r = rng(seed);
+    const ids: number[] = [];
+    let state = forced.start;
+    while (ids.length < left && ids.at(-1) !== EOS) {
+      const allowed = tokensIn(forced.mask(state, left - ids.length));
+      ids.push(allowed[Math.floor(r.uniform() * allowed.length)]);
+      state = forced.after(state, ids.at(-1)!);
+    }
+    expect(ids.at(-1)).toBe(EOS);
+    return tokenizer.decode(ids, { skipSpecialTokens: true });
+  };
+  const forcedTo = (one: TurnConstraint) => new CallGuide({ ...one, stopTokenIds: [EOS] }, vocabulary, V);
+  const seeds = Array.from({ length: 20 }, (_, seed) => seed);
+
+  test.each<[CallFormat, ToolParser]>([
+    ['hermes', parseHermes],
+    ['qwen3_coder', parseQwenXml],
+    ['glm', parseGlm],
+    ['llama3_json', parseLlama3Json],
+  ])('%s: a required call is all that the turn has, and ends in time', (toolCallFormat, parser) => {
+    for (const requiredCalls of ['one', 'some'] as const) {
+      const forced = forcedTo({ toolCalls: callable, toolCallFormat, requiredCalls });
+      for (const seed of seeds) {
+        const text = drawn(forced, 90, seed);
+        const calls = parser(text, TOOLS);
+        for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
+        if (requiredCalls === 'one') expect(calls).toHaveLength(1);
+        expect(calls.length).toBeGreaterThan(0);
+        if (toolCallFormat !== 'llama3_json') expect(text).toMatch(/^<tool_call>[^]*<\/tool_call>$/);
+      }
+    }
+  });
+
+  test('JSON fits its schema, and beside tools a turn is JSON or calls', () => {
+    const ofSchema = forcedTo({ jsonSchema: schema });
+    const free = forcedTo({ jsonSchema: { type: 'object' } });
+    const withTools = forcedTo({ jsonSchema: schema, toolCalls: callable });
+    for (const seed of seeds) {
+      expect(valueProblem(JSON.parse(drawn(ofSchema, 40, seed)), schema)).toBeNull();
+      expect(JSON.parse(drawn(free, 60, seed))).toBeTypeOf('object');
+      const either = drawn(withTools, 60, seed);
+      if (either.startsWith('<')) expect(parseHermes(either, TOOLS)[0].error).toBeUndefined();
+      else expect(valueProblem(JSON.parse(either), schema)).toBeNull();
+    }
+  });
+
+  test('only end tokens of the turn can follow; a model without one is refused', () => {
+    const forced = new CallGuide({ jsonSchema: { enum: [1] }, stopTokenIds: [EOS] }, vocabulary, V);
+    const state = forced.after(forced.start, tokenizer.encode('1')[0]);
+    expect(tokensIn(forced.mask(state, 9))).toEqual([EOS]);
+    expect(() => new CallGuide({ jsonSchema: {}, stopTokenIds: [TAG] }, vocabulary, V)).toThrow('needs an end token');
   });
 });
 

@@ -7,6 +7,7 @@ import {
   whyBelow,
   type AlgorithmRuns,
 } from '../../src/report/comparison.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
 import { standalonePage } from '../../src/report/standalonePage.ts';
 
 const PASS = 'val-core/t/acc/mean@1';
@@ -77,4 +78,37 @@ test('the page needs no other file, and its data cannot contain markup', () => {
   const [, json] = /<script id="report" type="application\/json">(.*?)<\/script>/s.exec(html)!;
   expect(JSON.parse(json)).toEqual(report);
   expect(report.table[1][0]).toBe('grpo');
+});
+
+test('runs that are equal bit for bit are named, with the reason', () => {
+  const history = (norm: number, loss: number): Metrics[] => [
+    { 'training/global_step': 0, 'val-core/t/acc/mean@1': 0.5 },
+    {
+      'training/global_step': 1,
+      'timing_s/step': loss,
+      'actor/grad_norm': norm,
+      'actor/pg_loss': loss,
+      'actor/ppo_kl': loss,
+    },
+  ];
+  const of = (algorithm: string, updates: number, ...runs: Metrics[][]): AlgorithmRuns => ({
+    ...{
+      algorithm,
+      settings: `${algorithm}, rloo`,
+      updates,
+      runs: runs.map((lines, seed) => ({ seed, history: lines })),
+    },
+  });
+  const notes = (...all: AlgorithmRuns[]) => comparedRows(all, 0.9).map(({ note }) => note);
+  const grpo = of('grpo', 1, history(3, 1), history(4, 1));
+  const reason = ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower';
+  expect(notes(grpo, of('gspo', 1, history(3, 2), history(4, 2)))).toEqual(['', `bit-identical to grpo${reason}`]);
+  expect(notes(grpo, of('gspo', 2, history(3, 2), history(4, 2)))[1]).toBe('bit-identical to grpo');
+  const other = { ...of('dr_grpo', 1, history(3, 2), history(4, 2)), settings: 'grpo, gae' };
+  expect(notes(grpo, other)[1]).toBe('bit-identical to grpo');
+  expect(notes(grpo, of('cispo', 1, history(3, 1), history(4 + 2 ** -50, 1)))).toEqual(['', '']);
+  expect(notes(grpo, of('cispo', 1, history(3, 1)), of('dapo', 1, history(3, 1), history(4, 1).slice(0, 1)))[2]).toBe(
+    '',
+  );
+  expect(notes(of('grpo', 1, history(3, 1).slice(0, 1)), of('gspo', 1, history(3, 1).slice(0, 1)))[1]).toBe('');
 });

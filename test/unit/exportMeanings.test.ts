@@ -148,6 +148,11 @@ test.each([
 test('settings that TRL lacks are listed, not dropped', () => {
   const lost = (...overrides: string[]) => trlRun(config(...overrides)).notCarried.join('\n');
   expect(lost('actor.klLossCoef=0.1', 'actor.klLossType=k2')).toContain('actor.klLossType k2');
+  for (const name of ['dapo', 'cispo', 'vespo']) {
+    const divisor = `loss_type ${name} averages in its own way; TRL before 1.10 also divides by the tokens of all updates of a step`;
+    expect(lost(`algorithm.name=${name}`, 'data.trainBatchSize=16', 'actor.ppoMiniBatchSize=8')).toContain(divisor);
+    expect(lost(`algorithm.name=${name}`, 'data.trainBatchSize=8', 'actor.ppoMiniBatchSize=8')).not.toContain(divisor);
+  }
   expect(lost('rollout.presencePenalty=0.5')).toContain('rollout.presencePenalty 0.5: TRL has no such setting.');
   expect(
     trlRun(config('actor.entropyCoeff=0.01', 'actor.entropyTarget=0.3', 'actor.topEntropyQuantile=0.2')).settings,

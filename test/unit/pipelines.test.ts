@@ -109,6 +109,7 @@ describe('with any settings and any sample times', () => {
     stalenessThreshold: fc.constantFrom(0, 0.3, 0.5, 1, 1.7),
     triggerParameterSyncStep: fc.integer({ min: 1, max: 3 }),
     partialRollout: fc.boolean(),
+    maxOffPolicyThreshold: fc.constantFrom(2, 3, 8),
     onStale: fc.constantFrom('drop', 'wait'),
     seed: fc.integer({ min: 1, max: 1000 }),
   });
@@ -297,16 +298,71 @@ describe('what repeats exactly, however long samples take', () => {
 });
 
 describe('rules that leave groups out', () => {
-  test('drop: a group that is two syncs late is counted and replaced', async () => {
+  /** 12 steps in which group 1 ends two syncs late. */
+  const withLateGroup = (asyncTraining: Record<string, unknown>): Promise<Step[]> => {
     const run: Run = new Run(
-      configOf({ steps: 12, asyncTraining: { stalenessThreshold: 1 } }),
+      configOf({ steps: 12, asyncTraining }),
       paced(5, (number) => (number === 1 ? run.engine.reaches(2) : undefined)),
     );
-    const steps = await run.steps();
+    return run.steps();
+  };
+
+  test.each([[{}], [{ stalenessThreshold: 0.3 }], [{ maxOffPolicyThreshold: 2 }]])(
+    'drop: a group that is two syncs late is trained on with %o',
+    async (asyncTraining) => {
+      const steps = await withLateGroup(asyncTraining);
+      expect(steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples']).toBe(0);
+      expect(allGroups(steps)).toEqual(upTo(48));
+    },
+  );
+
+  test('drop: a group above maxOffPolicyThreshold is counted and replaced', async () => {
+    const steps = await withLateGroup({ stalenessThreshold: 1, maxOffPolicyThreshold: 1 });
     expect(steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples']).toBeGreaterThan(0);
     expect(allGroups(steps)).not.toContain(1);
     expect(allGroups(steps)).toHaveLength(48);
     expect(Math.max(...steps.map(({ metrics }) => metrics['training/off_policy/age/max']))).toBe(1);
+  });
+
+  test('a rollouter that restarts stale groups: the late group is trained on by newer weights, and nothing replaces it', async () => {
+    const make: RollouterFactory = (source, put) =>
+      Object.assign(new LocalRollouter(source, put), { restartsStale: true });
+    let isLate = true;
+    const run: Run = new Run(
+      configOf({ steps: 12, asyncTraining: { maxOffPolicyThreshold: 1 } }),
+      paced(5, (number) =>
+        number === 1 && isLate ? run.engine.reaches(2).then(() => void (isLate = false)) : undefined,
+      ),
+      { make },
+    );
+    const steps = await run.steps();
+    expect(steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples']).toBeGreaterThan(0);
+    expect(allGroups(steps)).toEqual(upTo(48));
+    expect(run.problems.position).toBe(48);
+    expect(Math.max(...steps.map(({ metrics }) => metrics['training/off_policy/age/max']))).toBe(1);
+  });
+
+  test('the ratio of lengths compares the dropped groups of a step with those trained on', async () => {
+    const run: Run = new Run(
+      configOf({ steps: 12, asyncTraining: { maxOffPolicyThreshold: 1 } }),
+      paced(5, (number) => (number === 1 ? run.engine.reaches(2) : undefined)),
+    );
+    const { engine } = run;
+    const generate = engine.generate.bind(engine);
+    engine.generate = async (request) => {
+      const turn = await generate(request);
+      if (request.requestId.split('.')[1] !== '1') return turn;
+      const [id, end] = turn.tokenIds;
+      const [first, last] = turn.weightVersions!;
+      return {
+        ...turn,
+        tokenIds: Uint32Array.of(id, id, id, id, end),
+        logProbs: new Float32Array(5).fill(-1),
+        weightVersions: Uint32Array.of(first, first, first, first, last),
+      };
+    };
+    const ratios = (await run.steps()).map(({ metrics }) => metrics['training/off_policy/dropped_length_ratio']);
+    expect(ratios.filter((ratio) => ratio !== undefined)).toEqual([2.5]); // five tokens, the others have two
   });
 
   test('wait: the late group is awaited', async () => {

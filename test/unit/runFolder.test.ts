@@ -213,7 +213,7 @@ test('the command to resume has the arguments of the stopped one', () => {
     lists: { import: ['a b.mjs', 'c.mjs'] },
   };
   expect(resumeCommand('c.yaml', { overrides: [], ...given }, 'serve')).toBe(
-    `npx webgrpo serve c.yaml trainer.resumeMode=auto --port 8123 --evaluate --import 'a b.mjs' --import c.mjs`,
+    `npx webgrpo serve c.yaml trainer.resumeMode=auto --port 8123 --evaluate --token TEXT --import 'a b.mjs' --import c.mjs`,
   );
   vi.unstubAllEnvs();
 });

@@ -14,7 +14,7 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { RunningCommand, scriptedEngines } from '../commandLine.ts';
-import type { Gate, Moment } from '../scripted/gate.ts';
+import { type Gate, type Moment, TestGate } from '../scripted/gate.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
 
 const QUESTION = { role: 'user' as const, content: '2 plus 3' };
@@ -245,4 +245,61 @@ test('a requested step whose device is lost is refused; its groups train at the 
   };
   await running('manual', 1, agents, { gate, flags: ['--steps', 'manual'] });
   expect(isLost).toBe(true);
+});
+
+test('a second step during a step is 409', async () => {
+  const gate = new TestGate();
+  const run = new RunningCommand(
+    [
+      ...['serve', 'configs/gsm8k-tool.yaml', ...SMALL, 'name=second', 'trainer.totalTrainingSteps=3'],
+      '--port',
+      '0',
+      '--steps',
+      'manual',
+    ],
+    { createEngine: scriptedEngines(gate) },
+  );
+  const [, url] = await run.said(/serving .* at (\S+)\/v1 /);
+  for (const path of ['/t/a/0', '/t/a/1', '/t/b/0', '/t/b/1', '/t/c/0', '/t/c/1']) {
+    await asked(url, `${path}/chat/completions`, { messages: [QUESTION], max_tokens: 8 });
+    await asked(url, `${path}/rewards`, { reward: Number(path.at(-1)) });
+  }
+  gate.upTo(0, 'update');
+  const first = asked(url, '/step', {});
+  await gate.held('update');
+  expect(await asked(url, '/step', {})).toMatchObject({ status: 409, json: { error: { message: /in progress/ } } });
+  gate.open();
+  expect(await first).toMatchObject({ status: 200, json: { metrics: { 'training/global_step': 1 } } });
+  run.signal('SIGINT');
+  expect((await run.done).status).toBe(3);
+});
+
+test('at Ctrl-C, calls in flight end with 503 or an error event, and the command says how to resume', async () => {
+  const gate = new TestGate();
+  const flags = ['--port', '0', '--token', 'secret', '--strict'];
+  const settings = [...SMALL, 'name=stopped', 'trainer.totalTrainingSteps=2'];
+  const run = new RunningCommand(['serve', 'configs/gsm8k-tool.yaml', ...settings, ...flags], {
+    createEngine: scriptedEngines(gate),
+  });
+  const [, url] = await run.said(/serving .* at (\S+)\/v1 /);
+  const send = (more: object) => {
+    const headers = { 'content-type': 'application/json', authorization: 'Bearer secret' };
+    const body = JSON.stringify({ messages: [QUESTION], max_tokens: 8, ...more });
+    return fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body });
+  };
+  expect((await send({ store: true })).status).toBe(400); // --strict
+  const stream = await send({ stream: true });
+  await stream.text();
+  gate.upTo(0, 'turn');
+  const cut = await send({ stream: true });
+  const plain = send({});
+  await gate.reached(3, 'turn');
+  run.signal('SIGINT');
+  const answers = [await plain, cut];
+  for (const answer of answers) expect(await answer.text()).toContain('"code":"run_over"');
+  expect(answers[0].status).toBe(503);
+  const { status, stdout, said } = await run.done;
+  expect(status).toBe(3);
+  expect([stdout, ...said].join('\n')).toMatch(/serve .*--token TEXT --strict/);
+  expect([stdout, ...said].join('\n')).not.toContain('secret');
 });

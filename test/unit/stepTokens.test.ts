@@ -6,6 +6,10 @@ import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
 import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { noStats } from '../../src/rollout/server/stats.ts';
+import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
 import { rng } from '../random.ts';
@@ -171,6 +175,67 @@ describe('a removed sample does not change the weights of the others (verl divid
   });
 });
 
+describe('S of a step whose caller chooses the groups is the number of samples of the mini-batch', () => {
+  /** Sums of the loss weights of each update: 1 if its mini-batch is averaged over its own samples. */
+  async function weightSums(groups: number[], config: Parameters<typeof resolveTrainConfig>[0], isOwnSize = true) {
+    const engine = scriptedEngine();
+    const sums: number[] = [];
+    const train = engine.model.forwardBackward.bind(engine.model);
+    engine.model.forwardBackward = (batch, loss) => {
+      sums.push('inputs' in loss ? loss.inputs.weights.reduce((a, b) => a + b, 0) : NaN);
+      return train(batch, loss);
+    };
+    const samples = groups.map((group, s) => ({ ...sample([1, 1], { score: s % 2, acc: 0 }), group }));
+    const settings = resolveTrainConfig(config);
+    if (isOwnSize) {
+      const step = { samples, seconds: { tools: 0, reward: 0 }, stats: noStats(), metrics: {} };
+      const task = {
+        name: 't',
+        train: () => samples[0].problem,
+        heldOut: () => [],
+        reward: () => ({ score: 0, acc: 0 }),
+      };
+      await new GrpoTrainer({
+        config: settings,
+        engine,
+        task,
+        source: { generate: () => Promise.resolve(step) },
+      }).step();
+    } else {
+      const start = { step: 0, updates: 0 };
+      await new PolicyUpdater(settings, engine).update(samples, stepTokens(settings, samples), start);
+    }
+    return sums;
+  }
+  const config = (lossAggMode: string) => ({
+    name: 't',
+    model: { path: 'x' },
+    data: { trainBatchSize: 4, maxPromptLength: 8, maxResponseLength: 2 },
+    rollout: { n: 2 },
+    actor: { ppoMiniBatchSize: 4, lossAggMode, skipZeroAdvantages: false },
+  });
+
+  test.each([
+    ['as many groups as ppoMiniBatchSize', [0, 0, 1, 1, 2, 2, 3, 3], [1]],
+    ['fewer groups, as learner.step({ groups: 1 }) takes', [0, 0], [1]],
+    ['forks, which add rows to a group', [0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3], [1]],
+    ['a last mini-batch that is not full', [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [1, 1]],
+  ])('%s', async (_, groups, wanted) => {
+    for (const mode of ['seq-mean-token-mean', 'seq-mean-token-sum-norm']) {
+      const sums = await weightSums(groups, config(mode) as never);
+      expect(sums).toHaveLength(wanted.length);
+      sums.forEach((sum, i) => expect(sum).toBeCloseTo(wanted[i], 6));
+    }
+  });
+
+  test('otherwise S is that of a full mini-batch, and a full one has the same weights in both', async () => {
+    const mode = config('seq-mean-token-mean') as never;
+    expect((await weightSums([0, 0], mode, false))[0]).toBeCloseTo(1 / 4, 6);
+    const full = [0, 0, 1, 1, 2, 2, 3, 3];
+    expect(await weightSums(full, mode, false)).toEqual(await weightSums(full, mode));
+  });
+});
+
 describe('VESPO with weights against the sampler', () => {
   const config = (rolloutCorrection: object) => configOf({ name: 'vespo', rolloutCorrection });
   test('VESPO uses the weights in its sequence weight, like TRL, and multiplies no loss by them', () => {
@@ -209,7 +274,7 @@ describe('VESPO with weights against the sampler', () => {
   });
 
   test('VESPO refuses weights of sequences', () => {
-    expect(() => config({ rolloutIs: 'sequence' })).toThrow('Set it to "token", or leave it out.');
+    expect(() => config({ rolloutIs: 'sequence' })).toThrow('Set it to "token", or remove it.');
   });
 });
 

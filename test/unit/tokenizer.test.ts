@@ -473,7 +473,7 @@ describe('bad files', () => {
     { added_tokens: 7, model: {} },
   ])('tokenizer.json of %j is refused in a sentence', (content) => {
     expect(messageOf(() => new ChatTokenizer(content, config))).toMatch(
-      /^tokenizer\.json: "(model|model\.vocab|added_tokens)" has .+; allowed: an? .+\. Use the file of another model\.$/,
+      /^tokenizer\.json: "(model|model\.type|model\.vocab|added_tokens)" has .+; allowed: an? .+\. Use the file of another model\.$/,
     );
   });
 
@@ -508,6 +508,51 @@ describe('bad files', () => {
     expect(messageOf(() => new ChatTokenizer({ ...json, ...part }, config))).toMatch(
       /^tokenizer\.json: "[\w.]+" (has|makes a text too long at) .+; allowed: .+\. Use the file of another model\.$/s,
     );
+  });
+
+  const splitBy = (Regex: string, behavior: unknown, invert: unknown = false) => ({
+    type: 'Sequence',
+    pretokenizers: [
+      { type: 'Split', pattern: { Regex }, behavior, invert },
+      { type: 'ByteLevel', add_prefix_space: false, use_regex: false },
+    ],
+  });
+  test.each<[string, object]>([
+    ...[{}, 5, [], true].flatMap((odd): [string, object][] => [
+      ['model.end_of_word_suffix', { model: { ...model, end_of_word_suffix: odd } }],
+      ['model.continuing_subword_prefix', { model: { ...model, continuing_subword_prefix: odd } }],
+      ['model.unk_token', { model: { ...model, unk_token: odd } }],
+      ['pre_tokenizer.behavior', { pre_tokenizer: splitBy('x', odd) }],
+    ]),
+    ...[{}, 5, 'x'].flatMap((odd): [string, object][] => [
+      ['model.byte_fallback', { model: { ...model, byte_fallback: odd } }],
+      ['pre_tokenizer.invert', { pre_tokenizer: splitBy('x', 'Isolated', odd) }],
+      ['decoder.cleanup', { decoder: { type: 'WordPiece', prefix: '##', cleanup: odd } }],
+    ]),
+    ['model.max_input_chars_per_word', { model: { ...model, max_input_chars_per_word: -1 } }],
+    ['model.dropout', { model: { ...model, dropout: 0.1 } }],
+    ...['unknown', 'WordLevel', 5, {}].map((type): [string, object] => ['model.type', { model: { ...model, type } }]),
+    ['model.vocab', { model: { ...model, vocab: { a: 0 }, merges: [] } }],
+    ['model.vocab', { model: { type: 'Unigram', unk_id: 0, vocab: [['a', -1]] } }],
+    ...['(?<=a)b', 'a{1000000}', '(?i:x)'].map((pattern): [string, object] => [
+      'pre_tokenizer',
+      { pre_tokenizer: splitBy(pattern, 'Removed', true) },
+    ]),
+    ['pre_tokenizer', { pre_tokenizer: splitBy('\\d', 'Removed') }],
+    ['normalizer', { normalizer: { type: 'Replace', pattern: { Regex: '[a-z]' }, content: '' } }],
+  ])('"%s" of a wrong type, or that drops text, is named (%#)', (key, part) => {
+    const message = messageOf(() => new ChatTokenizer({ ...json, ...part }, config));
+    expect(message).toContain(`tokenizer.json: "${key}" `);
+    expect(message).toMatch(/; allowed: .+\. Use the file of another model\.$/);
+  });
+
+  test('a split that keeps the text encodes all of it', () => {
+    const text = 'How many? 12 apples b  caf\u00e9 ab aaa X\n';
+    for (const pattern of ['(?<=a)b', 'a{1000000}', '(?i:x)', '\\s+'])
+      for (const invert of [false, true]) {
+        const tokenizer = new ChatTokenizer({ ...json, pre_tokenizer: splitBy(pattern, 'Isolated', invert) }, config);
+        expect(tokenizer.decode(tokenizer.encodePlain(text))).toBe(text);
+      }
   });
 
   test.each([

@@ -1,8 +1,8 @@
-/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with OpenAI's API. */
+/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with the APIs of OpenAI and Anthropic. */
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
-import { ClientGroups, NO_TASK } from '../../extensions/client/index.ts';
+import { ApiError, ClientGroups, NO_TASK, runOverError } from '../../extensions/client/index.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { requestLosses } from '../../grpo/generate/templateCheck.ts';
@@ -13,11 +13,11 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
+import { openTraining } from '../run/namedRun.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openSession } from '../run/session.ts';
@@ -30,7 +30,7 @@ import { tellOfRun } from './train.ts';
 const PORT = 8000;
 
 export const serve: Command = {
-  summary: 'train an agent that calls the model through the API of OpenAI',
+  summary: 'train an agent that calls the model through the API of OpenAI or Anthropic',
   usage: [
     'serve configs/gsm8k-tool.yaml',
     'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
@@ -41,7 +41,10 @@ export const serve: Command = {
     ...IMPORT_FLAG,
     host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
     port: { value: 'N', help: `port (default ${PORT}; 0 = any that is free)` },
-    token: { value: 'TEXT', help: 'what requests must send as "Authorization: Bearer TEXT" (or WEBGRPO_TOKEN)' },
+    token: {
+      value: 'TEXT',
+      help: 'what requests must send as "Authorization: Bearer TEXT" or "x-api-key: TEXT" (or WEBGRPO_TOKEN)',
+    },
     'allow-origin': {
       value: 'ORIGIN',
       repeatable: true,
@@ -52,12 +55,14 @@ export const serve: Command = {
       help: 'auto = as soon as data.trainBatchSize groups are complete (default), manual = at POST /v1/step',
     },
     'timeout-s': { value: 'S', help: 'seconds without a call after which an episode is cancelled (default 600)' },
+    strict: { help: 'refuse unknown fields, hints, other model names and temperatures instead of counting them' },
     evaluate: { help: "evaluate on the config's task, every trainer.testFreq steps (default: no evaluations)" },
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
-    const source = oneFile(positionals, 'config');
-    const parsed = parseTrainConfig(await readText(source), { source, overrides, note: say });
+    const named = oneFile(positionals, 'config or run folder');
+    const { text, ...options } = await openTraining(named, overrides);
+    const parsed = parseTrainConfig(text, { ...options, note: say });
     const isEvaluated = flags['evaluate'] === true;
     const config = isEvaluated
       ? parsed
@@ -75,7 +80,7 @@ export const serve: Command = {
         onReady: () => served.serve(),
         onLogged: (metrics) => served.logged(metrics),
       });
-      return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+      return tellOfRun(io, config, finished, resumeCommand(named, { overrides, flags, lists }, 'serve'));
     } finally {
       await served.close();
     }
@@ -88,6 +93,8 @@ interface Settings {
   /** True if steps start on request, not when enough groups are complete. */
   isManual: boolean;
   isEvaluated: boolean;
+  /** True to refuse fields that change nothing. */
+  isStrict: boolean;
 }
 
 /** A served run whose HTTP server, episodes and complete groups survive the loss of a device. */
@@ -109,10 +116,11 @@ class ServedDevices {
   /** Opens a session on a new device. Its engine continues the episodes. */
   async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
-    const { timeoutS, isManual, isEvaluated } = this.#settings;
+    const { timeoutS, isManual, isEvaluated, isStrict } = this.#settings;
     const session = await openSession(config, 'train', isEvaluated ? undefined : NO_TASK);
     const engine = (this.#engine = session.engine);
-    const limits = { timeoutS, stepWhen: isManual ? 'asked' : 'complete', outlives: true } as const;
+    const stepWhen = isManual ? 'asked' : 'complete';
+    const limits = { timeoutS, stepWhen, outlives: true, strict: isStrict, note: say } as const;
     const close = async (error?: unknown) => {
       if (error instanceof DeviceLostError) this.#lose(engine, error);
       else await this.close(); // before the engine is closed
@@ -128,7 +136,8 @@ class ServedDevices {
   }
 
   async close(): Promise<void> {
-    this.#asked?.reject(new Error('the run has ended'));
+    this.#asked?.reject(runOverError());
+    this.#asked = undefined;
     await this.#groups?.end();
     await this.#server?.close();
   }
@@ -150,7 +159,7 @@ class ServedDevices {
 
   /** Runs a step that a request asks for, one at a time. */
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
-    if (this.#asked) throw new InputError('A step is in progress. Ask again when it is done.');
+    if (this.#asked) throw new ApiError('A step is in progress. Ask again when it is done.', { status: 409 });
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
     groups.requestStep(count);
     return done;
@@ -195,12 +204,12 @@ function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {
     throw new InputError(`--steps is "${String(steps)}"; allowed: auto, manual.`);
   const port = numberFlag(flags, 'port', PORT, [0, 65_535]);
   if (!Number.isInteger(port)) throw new InputError(`--port is ${port}; allowed: a whole number from 0 to 65535.`);
-  if (token === '' || typeof token === 'boolean')
-    throw new InputError('--token is empty. Give a text, or leave it out.');
+  if (token === '' || typeof token === 'boolean') throw new InputError('--token is empty. Give a text, or remove it.');
   checkReach(String(host), token);
   return {
     listen: { host: String(host), port, token, allowOrigins: lists['allow-origin'] ?? [] },
     timeoutS: numberFlag(flags, 'timeout-s', 600, [1, 86_400]),
     isManual: steps === 'manual',
+    isStrict: flags['strict'] === true,
   };
 }

@@ -22,15 +22,6 @@ export function startedIn(folder: string, env: NodeJS.ProcessEnv = currentIo().e
   return checkout ? `node ${quoted(join(relative(folder, checkout), 'scripts', 'webgrpo.mjs'))}` : startedAs(env);
 }
 
-/** Maximum number of characters of a message. A message can quote a command line of any length. */
-const LONGEST_SENTENCE = 1000;
-
-/** Returns a message on one line, truncated. It can quote any input. */
-export function oneLine(message: string): string {
-  const text = message.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
-  return text.length > LONGEST_SENTENCE ? `${text.slice(0, LONGEST_SENTENCE - 203)}...${text.slice(-200)}` : text;
-}
-
 /** Quotes a word for a shell, if needed. */
 export const quoted = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;

@@ -67,14 +67,23 @@ export async function setLaterAside(folder: RunFolder, step: number): Promise<vo
   }
 }
 
-/** Stores the SHA-256 of a task from an address in task.json. Reports a change since the run's earlier part. */
-export async function noteTask(folder: RunFolder, { name, sha256 }: Pick<Task, 'name' | 'sha256'>): Promise<void> {
+/**
+ * Stores the SHA-256 of a task's module or data files in task.json. Reports a change since the run's earlier part.
+ * @param from checkpoint that the run resumes from
+ */
+export async function noteTask(
+  folder: RunFolder,
+  { name, sha256 }: Pick<Task, 'name' | 'sha256'>,
+  from?: string,
+): Promise<void> {
   if (sha256 === undefined) return;
   const path = folder.file('task.json');
-  const before = existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
+  const earlier = from === undefined ? path : join(dirname(dirname(from)), 'task.json');
+  const before = existsSync(earlier) ? ((await readJsonFile(earlier)) as { sha256?: string }).sha256 : undefined;
   if (before !== undefined && before !== sha256)
     say(
-      `the module of task ${name} has changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
+      `the files of task ${name} have changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ` +
+        `${before.slice(0, 12)}.... Problems that were trained on can return.`,
     );
   await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
 }
@@ -83,8 +92,10 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that do not affect the run, or are secret. */
-const LEFT_OUT = ['json', 'token'];
+/** Flags that do not affect the run. */
+const LEFT_OUT = ['json'];
+/** Flags whose values are secret: the command shows a word instead. */
+const SECRET = ['token'];
 
 /** Returns the command that resumes the run that these words started. */
 export function resumeCommand(
@@ -94,7 +105,8 @@ export function resumeCommand(
 ): string {
   const kept = overrides.filter((word) => !RESUME_KEYS.test(word));
   const given = Object.entries({ ...flags, ...lists }).filter(([name]) => !LEFT_OUT.includes(name));
-  const asked = given.flatMap(([name, values]) =>
+  const shown = given.map(([name, values]): [string, typeof values] => [name, SECRET.includes(name) ? 'TEXT' : values]);
+  const asked = shown.flatMap(([name, values]) =>
     [values].flat().flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, value] : [])),
   );
   return [startedAs(), command, ...[source, ...kept, 'trainer.resumeMode=auto', ...asked].map(quoted)].join(' ');

@@ -6,36 +6,48 @@ import { ApiError, type CallRequest, type ClientGroups, type ClientTrajectory } 
 export interface EpisodeName {
   group?: string | undefined;
   trajectory?: string | undefined;
+  /** Caller that the episode belongs to. Undefined: a caller without a key, which can name every episode. */
+  owner?: string | undefined;
 }
 
 /** Returns the episode of a call; creates one if needed. Throws ApiError for an invalid name. */
 export function episodeOf(groups: ClientGroups, request: CallRequest, place: EpisodeName): ClientTrajectory {
-  const { group = request.metadata['group'], trajectory = request.metadata['trajectory'] } = place;
+  const { group = request.metadata['group'], trajectory = request.metadata['trajectory'], owner } = place;
   for (const given of [group, trajectory]) if (given !== undefined) checkName(given);
   const name = nameOf({ group, trajectory });
-  const known =
-    name === undefined ? extended(groups, request, group) : groups.episodes.find((one) => one.name === name);
-  return known ?? groups.open({ group, name });
+  const known = name === undefined ? extended(groups, request, group, owner) : named(groups, name, owner);
+  return known ?? groups.open({ group, name, owner });
 }
 
 /** Returns the unnamed open episode whose conversation the request extends farthest; among equals, the first. */
-function extended(groups: ClientGroups, request: CallRequest, group?: string): ClientTrajectory | undefined {
-  const unnamed = groups.openEpisodesLike(request, group).filter(({ name }) => name === undefined);
+function extended(
+  groups: ClientGroups,
+  request: CallRequest,
+  group?: string,
+  owner?: string,
+): ClientTrajectory | undefined {
+  const unnamed = groups.openEpisodesLike(request, group, owner).filter(({ name }) => name === undefined);
   const ranks = unnamed.map((one) => one.match(request)?.rank ?? 0);
   const best = Math.max(0, ...ranks);
   return best === 0 ? undefined : unnamed[ranks.indexOf(best)];
 }
 
+/** Returns the owner's episode of that name. A caller without a key finds every episode, first its own. */
+function named(groups: ClientGroups, name: string, owner?: string): ClientTrajectory | undefined {
+  const all = groups.episodes.filter((one) => one.name === name);
+  return all.find((one) => one.owner === owner) ?? (owner === undefined ? all[0] : undefined);
+}
+
 /**
- * Finds an episode by a completion's id, its own id or `group/trajectory`. Throws ApiError if no such episode is open or waiting for its
- * step.
+ * Finds an episode by a completion's id, its own id or `group/trajectory`. Who knows the random id can use it; names are the owner's.
+ * Throws ApiError if no such episode is open or waiting for its step.
  */
-export function findEpisode(groups: ClientGroups, id: string): ClientTrajectory {
-  const own = /^(?:chatcmpl-)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
-  const found = groups.episodes.find((one) => (own === undefined ? one.name === id : one.id === own));
+export function findEpisode(groups: ClientGroups, id: string, owner?: string): ClientTrajectory {
+  const own = /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
+  const found = own === undefined ? named(groups, id, owner) : groups.episodes.find((one) => one.id === own);
   if (found) return found;
   throw new ApiError(
-    `There is no trajectory ${JSON.stringify(id.slice(0, 80))}, or it was trained on, deleted or timed out. Give the id of a ` +
+    `There is no trajectory ${JSON.stringify(id.slice(0, 80))}, or it was trained on, deleted or timed out, or it is another client's. Give the id of a ` +
       'completion, or "group/trajectory" as in its path.',
     { status: 404, param: 'id' },
   );
@@ -47,8 +59,8 @@ export const nameOf = ({ group, trajectory }: EpisodeName): string | undefined =
 
 /** Throws ApiError if the text cannot name a group or a trajectory. */
 export function checkName(name: string): void {
-  if (/^[\w-][\w.-]{0,63}$/.test(name)) return;
+  if (/^(?![.\s])[^/\\\p{C}]{1,64}$/u.test(name)) return;
   throw new ApiError(
-    `${JSON.stringify(name.slice(0, 80))} cannot name a group or a trajectory; allowed: 1 to 64 letters, digits, ., _ and -, not starting with a dot.`,
+    `${JSON.stringify(name.slice(0, 80))} cannot name a group or a trajectory. Give 1 to 64 characters without / and \\ that do not start with a dot or a space.`,
   );
 }

@@ -8,20 +8,24 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, DeviceLostError, InputError } from '../../errors.ts';
-import { ApiError } from '../../extensions/client/index.ts';
+import { describe, DeviceLostError, InputError, oneLine } from '../../errors.ts';
+import { anthropicError, ApiError, type NamedEvent } from '../../extensions/client/index.ts';
 import { jsonDepth } from '../../tasks/tools/plain.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {
+  /** True for a request without a body. */
+  isEmpty?: boolean;
   /** Reads and parses the body. */
   json(): Promise<unknown>;
   /** Aborts if the client disconnects before the answer was sent. */
   signal: AbortSignal;
+  /** Digest of the caller's X-Client-Id header or API key. Undefined if it sends neither. */
+  client?: string | undefined;
 }
 
-/** A JSON body, or `events` that are sent one by one as server-sent events. */
-export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> };
+/** A JSON body, or events that are sent one by one as server-sent events: by their type's name (`named`), or without a name. */
+export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> } | { named: AsyncIterable<NamedEvent> };
 
 /** Handlers of a path, by method. */
 export type Actions = Readonly<Record<string, (request: HttpRequest) => HttpAnswer | Promise<HttpAnswer>>>;
@@ -39,18 +43,22 @@ export interface ListenOptions {
   /** Time limits in milliseconds to receive a request's headers, and the complete request. */
   headersMs?: number;
   requestMs?: number;
+  /** Time limit in milliseconds for answers in flight when the server closes. */
+  closeMs?: number;
 }
 
 export interface Listening {
   /** http://host:port */
   url: string;
-  /** Resolves once every connection is closed. */
+  /** Sends the answers in flight, then closes every connection. Resolves once all are closed. */
   close(): Promise<void>;
 }
 
 /** A conversation of the longest context has a few hundred kilobytes. */
 const MAX_BODY_BYTES = 4 * 2 ** 20;
 const MAX_DEPTH = 64;
+/** Kinds of refusals that are logged. Callers can name any parameter. */
+const MAX_KINDS = 64;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 
 const isLoopback = (host: string): boolean => LOOPBACK.includes(host);
@@ -65,7 +73,7 @@ export function checkReach(host: string, token: string | undefined): void {
 
 /** Starts the server. Throws InputError if other machines could reach the host without a token, and if the port is taken. */
 export async function listen(routes: Routes, options: ListenOptions): Promise<Listening> {
-  const { host, port, token, headersMs = 10_000, requestMs = 60_000 } = options;
+  const { host, port, token, headersMs = 10_000, requestMs = 60_000, closeMs = 5000 } = options;
   checkReach(host, token);
   const server = createServer({
     headersTimeout: headersMs,
@@ -74,9 +82,15 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
     maxHeaderSize: 16_384,
     keepAliveTimeout: 5000,
   });
+  const answering = new Set<ServerResponse>();
+  const refusals = new Refusals();
+  let isClosing = false;
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
     server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-      void answer(routes, options, request, response);
+      answering.add(response);
+      response.on('close', () => answering.delete(response));
+      if (isClosing) response.shouldKeepAlive = false;
+      void answer(routes, options, refusals, request, response);
     });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
@@ -97,7 +111,12 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
   const { port: taken } = server.address() as AddressInfo;
   const close = async () => {
     const closed = once(server, 'close');
+    isClosing = true;
+    for (const response of answering) response.shouldKeepAlive = false;
     server.close();
+    const late = setTimeout(() => server.closeAllConnections(), closeMs);
+    await Promise.all([...answering].map((response) => once(response, 'close')));
+    clearTimeout(late);
     server.closeAllConnections();
     await closed;
   };
@@ -107,6 +126,7 @@ export async function listen(routes: Routes, options: ListenOptions): Promise<Li
 async function answer(
   routes: Routes,
   options: ListenOptions,
+  refusals: Refusals,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -131,12 +151,16 @@ async function answer(
       throw new ApiError(`${path} takes ${methods}, not ${method}.`, { status: 405 });
     }
     const json = () => readJson(request, response);
-    const result = await action({ json, signal: gone.signal });
-    if ('events' in result) await sendEvents(response, result.events, gone.signal);
-    else send(request, response, 200, result.body);
+    const { 'content-length': length = '0', 'transfer-encoding': coding } = request.headers;
+    const isEmpty = length === '0' && coding === undefined;
+    const result = await action({ isEmpty, json, signal: gone.signal, client: clientOf(request) });
+    if ('body' in result) send(request, response, 200, result.body);
+    else await sendEvents(request, response, result, gone.signal);
   } catch (error) {
     if (gone.signal.aborted || response.headersSent) return void response.destroy();
-    send(request, response, ...failure(error));
+    refusals.log(error);
+    const failed = failure(error);
+    send(request, response, failed.status, bodyOf(request, failed));
   }
 }
 
@@ -145,12 +169,32 @@ const LOST = new ApiError(
   { status: 503, code: 'device_lost' },
 );
 
-function failure(error: unknown): [number, unknown] {
-  if (error instanceof ApiError) return [error.status, error.body];
-  if (error instanceof DeviceLostError) return [503, LOST.body];
-  if (error instanceof InputError) return [400, new ApiError(error.message).body];
+/** Logs the first refusal of each kind. */
+class Refusals {
+  readonly #kinds = new Set<string>();
+
+  log(error: unknown): void {
+    if (!(error instanceof InputError)) return; // `failure` logs those
+    const { status = 400, code = null, param = null } = error instanceof ApiError ? error : {};
+    const kind = `${status} ${code ?? param?.replaceAll(/\d+/g, '') ?? ''}`;
+    if (this.#kinds.has(kind) || this.#kinds.size >= MAX_KINDS) return;
+    this.#kinds.add(kind);
+    say(`a request was refused with ${status}, the first of its kind: ${oneLine(error.message)}`);
+  }
+}
+
+function failure(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof DeviceLostError) return LOST;
+  if (error instanceof InputError) return new ApiError(error.message);
   say(`a request failed: ${describe(error)}`);
-  return [500, new ApiError(`The run failed at this request: ${describe(error)}`, { status: 500 }).body];
+  return new ApiError(`The run failed at this request: ${describe(error)}`, { status: 500 });
+}
+
+/** Returns the body of an error in the shape of the API that the request is for: Anthropic's, or OpenAI's. */
+function bodyOf({ url = '', headers }: IncomingMessage, error: ApiError): object {
+  const isAnthropic = headers['anthropic-version'] !== undefined || /\/messages(\?|$)/.test(url);
+  return isAnthropic ? anthropicError(error) : error.body;
 }
 
 function send(request: IncomingMessage, response: ServerResponse, status: number, body: unknown): void {
@@ -163,20 +207,39 @@ function send(request: IncomingMessage, response: ServerResponse, status: number
   response.end(request.method === 'HEAD' ? undefined : text);
 }
 
-async function sendEvents(response: ServerResponse, events: AsyncIterable<unknown>, gone: AbortSignal): Promise<void> {
+async function sendEvents(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: Exclude<HttpAnswer, { body: unknown }>,
+  gone: AbortSignal,
+): Promise<void> {
   response.writeHead(200, { 'Content-Type': 'text/event-stream', Connection: 'keep-alive' });
-  const write = async (data: string) => {
-    if (response.destroyed || response.write(`data: ${data}\n\n`)) return;
+  let sent = 0;
+  const write = async (data: string, name?: string) => {
+    sent++;
+    const event = `${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`;
+    if (response.destroyed || response.write(event)) return;
     await once(response, 'drain', { signal: gone }).catch(() => undefined);
   };
   try {
-    for await (const event of events) await write(JSON.stringify(event));
-    await write('[DONE]');
+    if ('named' in answer) for await (const event of answer.named) await write(JSON.stringify(event), event.type);
+    else {
+      for await (const event of answer.events) await write(JSON.stringify(event));
+      await write('[DONE]');
+    }
   } catch (error) {
     if (response.destroyed) return;
-    await write(JSON.stringify(failure(error)[1])); // the status was already sent
+    const failed = failure(error); // the status was already sent
+    const body = bodyOf(request, failed);
+    if ('named' in answer) await write(JSON.stringify(errorEvent(body, failed, sent)), 'error');
+    else await write(JSON.stringify(body));
   }
   response.end();
+}
+
+/** Returns an error as an event. OpenAI documents the fields of the event itself, but its packages read those of `error`. */
+function errorEvent(body: object, { message, code, param }: ApiError, sent: number): object {
+  return 'type' in body ? body : { type: 'error', sequence_number: sent, code, message, param, ...body };
 }
 
 /** Returns the decoded parts of a path. Throws ApiError for an invalid path. */
@@ -211,28 +274,53 @@ function checkCaller(
     );
   if (!isAllowed) return;
   response.setHeader('Access-Control-Allow-Origin', origin);
-  response.setHeader('Vary', 'Origin');
+  response.setHeader('Vary', 'Origin, Access-Control-Request-Headers');
   response.setHeader('Access-Control-Allow-Methods', 'GET, POST, DELETE');
-  response.setHeader('Access-Control-Allow-Headers', 'authorization, content-type');
+  const asks = headers['access-control-request-headers'] ?? '';
+  const isPlain = /^[\w-]+(, *[\w-]+)*$/.test(asks);
+  response.setHeader('Access-Control-Allow-Headers', isPlain ? asks : 'authorization, content-type');
+  response.setHeader('Access-Control-Expose-Headers', 'retry-after, www-authenticate');
+}
+
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+/** Returns the caller's API key. */
+function keyOf({ headers }: IncomingMessage): string | undefined {
+  const key = headers['x-api-key']; // Anthropic's clients
+  return /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1] ?? (typeof key === 'string' ? key : undefined);
+}
+
+/** Returns a digest of the name that the caller gives itself, or of its key. Checkpoints contain it, so it must not show the key. */
+function clientOf(request: IncomingMessage): string | undefined {
+  const name = request.headers['x-client-id'];
+  const given = typeof name === 'string' && name !== '' ? `id ${name}` : keyOf(request) && `key ${keyOf(request)}`;
+  return given && digest(given).toString('hex').slice(0, 16);
 }
 
 /** Throws ApiError for a wrong token. The time of the comparison does not depend on the token. */
-function checkToken({ headers }: IncomingMessage, token: string | undefined): void {
+function checkToken(request: IncomingMessage, token: string | undefined): void {
   if (token === undefined) return;
-  const digest = (text: string) => createHash('sha256').update(text).digest();
-  const given = /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
+  const given = keyOf(request);
   if (given !== undefined && timingSafeEqual(digest(given), digest(token))) return;
   const what = given === undefined ? 'The request has no token' : 'The token is wrong';
-  throw new ApiError(`${what}. Send "Authorization: Bearer" with the token that the server was started with.`, {
-    status: 401,
-    code: 'invalid_api_key',
-  });
+  throw new ApiError(
+    `${what}. Send "Authorization: Bearer" (or "x-api-key") with the token that the server was started with.`,
+    {
+      status: 401,
+      code: 'invalid_api_key',
+    },
+  );
 }
 
 async function readJson(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
   const { headers } = request;
   if (!/^application\/json\b/i.test(headers['content-type'] ?? ''))
     throw new ApiError('The body must be JSON, with "Content-Type: application/json".', { status: 415 });
+  const { 'content-encoding': encoding = 'identity' } = headers;
+  if (encoding !== 'identity')
+    throw new ApiError(`The body is encoded as ${JSON.stringify(encoding.slice(0, 40))}. Send it as plain JSON.`, {
+      status: 415,
+    });
   const tooLarge = () =>
     new ApiError(`The body is larger than ${MAX_BODY_BYTES} bytes, which no context holds.`, { status: 413 });
   if (Number(headers['content-length'] ?? 0) > MAX_BODY_BYTES) throw tooLarge();

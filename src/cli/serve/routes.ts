@@ -1,18 +1,24 @@
 /**
- * The paths of the server: OpenAI's /v1/chat/completions and /v1/models, and paths for rewards, steps and the state of the run. Every path
- * also exists under /v1/t/GROUP/TRAJECTORY, which names the episode of its calls.
+ * The paths of the server: OpenAI's /v1/chat/completions, /v1/responses and /v1/models, Anthropic's /v1/messages, and paths for rewards,
+ * steps and the state of the run. Every path also exists under /v1/t/GROUP/TRAJECTORY, which names the episode of its calls.
  */
 
 import * as v from 'valibot';
 import {
   ApiError,
   type ClientGroups,
+  type ClientTrajectory,
   completed,
+  fromMessages,
+  fromResponses,
+  inNamesOf,
+  KeptResponses,
   read,
   readBody,
   readRequest,
   type RewardOptions,
   streamed,
+  type Translated,
   whole,
 } from '../../extensions/client/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
@@ -38,34 +44,54 @@ const ID = v.object({ id: v.string('the id of a completion, or "group/trajectory
 /** Schema of a reward; `ClientTrajectory.reward` validates the numbers. */
 const REWARD = { id: v.unknown(), reward: v.unknown(), acc: v.unknown(), turns: v.unknown(), extra: v.unknown() };
 const GROUPS = '1, 2, 3, ... or "all"';
+const RESET = { complete: v.optional(v.boolean('true to drop complete groups, too; or false')) };
 const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, GROUPS)], GROUPS)) };
 
 /** Returns the routes of a run. */
 export function routes(run: ServedRun): Routes {
   const { groups, maxCalls = MAX_CALLS } = run;
   const created = Math.floor(Date.now() / 1000);
-  const model = { id: groups.served.name, object: 'model', created, owned_by: 'webgrpo' };
+  const model = modelShape(groups.served.name, created);
+  const kept = new KeptResponses();
   let calls = 0;
 
-  async function complete(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
-    const call = readRequest(await request.json(), groups.served);
-    if (calls >= maxCalls)
+  /** Answers a request of another API by way of chat completions. */
+  const translated = (translate: (body: unknown) => Translated, name: EpisodeName): Actions => ({
+    async POST(request) {
+      const { body, episode, ...api } = translate(await request.json());
+      const known = groups.episodes.find(({ id, state }) => id === episode && state === 'open');
+      try {
+        const answer = await complete(body, request, name, known);
+        return 'completion' in answer ? { body: api.whole(answer.completion) } : { named: api.events(answer.chunks) };
+      } catch (error) {
+        throw inNamesOf(api, error);
+      }
+    },
+  });
+
+  /** @param known the episode whose reply the request names */
+  async function complete(body: unknown, request: HttpRequest, place: EpisodeName, known?: ClientTrajectory) {
+    const { signal, client: owner } = request;
+    const call = readRequest(body, groups.served);
+    const replies = call.n ?? 1;
+    if (calls > 0 && calls + replies > maxCalls)
       throw new ApiError(`${maxCalls} calls are in flight, which is the limit. Try again later.`, {
         status: 429,
         code: 'too_many_calls',
       });
-    const trajectory = episodeOf(groups, call, name);
-    calls++;
+    const isNamed = (place.trajectory ?? call.metadata['trajectory']) !== undefined;
+    const trajectory = (isNamed ? undefined : known) ?? episodeOf(groups, call, { ...place, owner });
+    calls += replies;
     const over = () => {
-      calls--;
+      calls -= replies;
       // The episode's first call failed, so the caller has no name for it.
       if (trajectory.name === undefined && trajectory.rows().length === 0) trajectory.abort();
     };
     try {
-      if (call.stream) return { events: ending(await streamed(groups, trajectory, call, request.signal), over) };
-      const body = await completed(groups, trajectory, call, request.signal);
+      if (call.stream) return { chunks: ending(await streamed(groups, trajectory, call, signal), over) };
+      const completion = await completed(groups, trajectory, call, signal);
       over();
-      return { body };
+      return { completion };
     } catch (error) {
       over();
       throw error;
@@ -79,22 +105,39 @@ export function routes(run: ServedRun): Routes {
     steps: run.step ? 'manual' : 'auto',
     calls,
     open_trajectories: groups.size,
+    unrewarded_trajectories: groups.unrewarded,
     incomplete_groups: groups.incomplete,
     complete_groups: groups.complete,
     groups_per_step: run.trainBatchSize,
+    /** Requests with each field that was taken and changes nothing. */
+    hints: groups.hints,
   });
 
   const gets = (body: () => unknown): Actions => ({ GET: () => ({ body: body() }) });
   const table = (name: EpisodeName, id = nameOf(name)): Record<string, Actions> => ({
     health: gets(() => ({ status: 'ok' })),
-    'v1/models': gets(() => ({ object: 'list', data: [model] })),
+    'v1/models': gets(() => ({
+      object: 'list',
+      data: [model],
+      has_more: false,
+      first_id: model.id,
+      last_id: model.id,
+    })),
     [`v1/models/${model.id}`]: gets(() => model),
     'v1/status': gets(status),
     'v1/metrics': gets(() => ({ object: 'metrics', metrics: run.metrics() ?? null })),
-    'v1/chat/completions': { POST: (request) => complete(request, name) },
+    'v1/chat/completions': {
+      async POST(request) {
+        const answer = await complete(await request.json(), request, name);
+        return 'completion' in answer ? { body: answer.completion } : { events: answer.chunks };
+      },
+    },
+    'v1/responses': translated((body) => fromResponses(body, kept), name),
+    'v1/messages': translated(fromMessages, name),
     'v1/rewards': { POST: (request) => reward(groups, request, name) },
+    'v1/reset': { POST: (request) => reset(groups, request) },
     'v1/step': { POST: (request) => step(run, request) },
-    ...(id !== undefined && { v1: { DELETE: () => remove(groups, id) } }),
+    ...(id !== undefined && { v1: { DELETE: ({ client }) => remove(groups, id, client) } }),
   });
   return (parts) => {
     const { path, name } = placeOf(parts);
@@ -102,26 +145,48 @@ export function routes(run: ServedRun): Routes {
   };
 }
 
+/** Returns a model with the fields of OpenAI's and of Anthropic's API. */
+const modelShape = (id: string, created: number) => ({
+  id,
+  object: 'model',
+  created,
+  owned_by: 'webgrpo',
+  type: 'model',
+  display_name: id,
+  created_at: new Date(created * 1000).toISOString(),
+});
+
 async function reward(groups: ClientGroups, request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
   const { reward: score, id = nameOf(name), ...options } = readBody(REWARD, await request.json());
-  const trajectory = findEpisode(groups, read(ID, { id }).id);
+  const trajectory = findEpisode(groups, read(ID, { id }).id, request.client);
   trajectory.reward(score as number, options as RewardOptions);
   return { body: { object: 'reward', id: trajectory.id, reward: score, complete_groups: groups.complete } };
 }
 
+const optionalJson = async (request: HttpRequest): Promise<unknown> => (request.isEmpty ? {} : request.json());
+
 async function step({ groups, trainBatchSize, step: take }: ServedRun, request: HttpRequest): Promise<HttpAnswer> {
-  const { groups: asked = trainBatchSize } = readBody(STEP, await request.json());
+  const { groups: asked = trainBatchSize } = readBody(STEP, await optionalJson(request));
   const conflict = (words: string) => new ApiError(words, { status: 409 });
   if (!take)
     throw conflict('Steps are taken as soon as enough groups are complete (--steps auto). Start with --steps manual.');
   const count = asked === 'all' ? groups.complete : asked;
   if (groups.complete < Math.max(1, count))
-    throw conflict(`${groups.complete} groups are complete, but the step takes ${count}.`);
+    throw conflict(
+      `${groups.complete} groups are complete, but the step takes ${count === 0 ? 'at least 1' : count}. Reward more episodes first.`,
+    );
   return { body: { object: 'step', metrics: await take(count) } };
 }
 
-function remove(groups: ClientGroups, id: string): HttpAnswer {
-  findEpisode(groups, id).abort();
+/** Drops the caller's episodes; those of all clients if the caller has no key. */
+async function reset(groups: ClientGroups, request: HttpRequest): Promise<HttpAnswer> {
+  const { complete = false } = readBody(RESET, await optionalJson(request));
+  const dropped = groups.reset(request.client, complete);
+  return { body: { object: 'reset', dropped_trajectories: dropped, complete_groups: groups.complete } };
+}
+
+function remove(groups: ClientGroups, id: string, owner: string | undefined): HttpAnswer {
+  findEpisode(groups, id, owner).abort();
   return { body: { object: 'trajectory', id, deleted: true } };
 }
 
@@ -131,7 +196,8 @@ function placeOf(parts: string[]): { path: string; name: EpisodeName } {
   if (version !== 'v1' || t !== 't' || parts.length < 4) return { path: parts.join('/'), name: {} };
   checkName(group);
   checkName(trajectory);
-  return { path: ['v1', ...rest].join('/'), name: { group, trajectory } };
+  const path = rest[0] === 'v1' ? rest : ['v1', ...rest]; // Anthropic's clients add /v1 to their base URL
+  return { path: path.join('/'), name: { group, trajectory } };
 }
 
 async function* ending<T>(items: AsyncIterable<T>, over: () => void): AsyncIterable<T> {

@@ -49,8 +49,8 @@ export async function completed(
   request: CallRequest,
   signal?: AbortSignal,
 ): Promise<ChatCompletion> {
-  const answer = await trajectory.call(request, { signal });
-  return completionOf(headOf(groups, trajectory), groups.tokenizer, request, answer);
+  const [first, ...others] = await trajectory.choices(request, { signal });
+  return completionOf(headOf(groups, trajectory), groups.tokenizer, request, first, ...others);
 }
 
 /**
@@ -69,32 +69,37 @@ export async function streamed(
   const { tokenizer, toolParser } = groups;
   const { stop = [], stopTokenIds = [] } = request.sampling;
   const stopIds = [...tokenizer.eosTokenIds, ...stopTokenIds];
-  const drawn: number[] = [];
-  let shown = '';
-  const show = (text: string) => {
+  const replies = Array.from({ length: request.n ?? 1 }, () => ({ drawn: [] as number[], shown: '' }));
+  const show = (text: string, index: number) => {
+    const { shown } = replies[index];
     if (text === shown || !text.startsWith(shown)) return; // the rest is held back until a later token
-    channel.push(chunkOf(head, { content: text.slice(shown.length) }));
-    shown = text;
+    channel.push(chunkOf(head, { content: text.slice(shown.length) }, { index }));
+    replies[index].shown = text;
   };
-  channel.push(chunkOf(head, { role: 'assistant', content: '' }));
+  for (const index of replies.keys()) channel.push(chunkOf(head, { role: 'assistant', content: '' }, { index }));
   await new Promise<void>((begun, refused) => {
     let isOver = false;
-    const onTokens = (ids: readonly number[]) => {
+    const onTokens = (ids: readonly number[], index: number) => {
       if (isOver) return; // from a worker, the last token event can arrive after the result
+      const { drawn } = replies[index];
       drawn.push(...ids.filter((id) => !stopIds.includes(id)));
       const text = tokenizer.decode(drawn, { skipSpecialTokens: true });
-      show(shownText(text, stop, request.parse ? toolParser : undefined));
+      show(shownText(text, stop, request.parse ? toolParser : undefined), index);
       begun();
     };
-    trajectory.call(request, { signal: signal ? AbortSignal.any([signal, left.signal]) : left.signal, onTokens }).then(
-      (answer) => {
+    const until = signal ? AbortSignal.any([signal, left.signal]) : left.signal;
+    trajectory.choices(request, { signal: until, onTokens }).then(
+      (answers) => {
         isOver = true;
-        const { content, calls, finishReason } = answer.reply;
-        show(content);
-        calls.forEach((call, index) => channel.push(chunkOf(head, { tool_calls: [{ index, ...callShape(call) }] })));
-        const logprobs = logprobsOf(tokenizer, request, answer.generation);
-        channel.push(chunkOf(head, {}, { finishReason, logprobs }));
-        if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage: usageOf(answer) });
+        for (const [index, { reply, generation }] of answers.entries()) {
+          const { content, calls, finishReason } = reply;
+          show(content, index);
+          for (const [at, call] of calls.entries())
+            channel.push(chunkOf(head, { tool_calls: [{ index: at, ...callShape(call) }] }, { index }));
+          const logprobs = logprobsOf(tokenizer, request, generation);
+          channel.push(chunkOf(head, {}, { finishReason, logprobs, index, stopString: generation.stopString }));
+        }
+        if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage: usageOf(...answers) });
         channel.end();
         begun();
       },

@@ -10,6 +10,8 @@ import type { ClientTrajectory } from './trajectory.ts';
 
 export interface Group {
   key: string;
+  /** Caller that all its episodes belong to. */
+  owner?: string;
   /** Number of the group, unique in the run. Tells groups apart in a step. */
   number: number;
   /** Part of the random keys of the episodes that join. See RandomStreams. */
@@ -79,6 +81,14 @@ export function samplesOf({ number, rewarded }: Group, group: number): Sample[] 
   });
 }
 
+/** True if the sampled tokens of all episodes are equal, so that nothing can be compared. */
+export function hasEqualReplies({ rewarded }: Group): boolean {
+  const texts = rewarded.map((episode) =>
+    episode.rows().map(({ trajectory: { responseIds, mask } }) => responseIds.filter((_, t) => mask[t] === 1).join()),
+  );
+  return rewarded.length > 1 && new Set(texts.map((rows) => rows.join(';'))).size === 1;
+}
+
 /** Returns the number of updates between the weights that sampled the oldest token and those that step `step` starts from. */
 export function stalenessMax(samples: readonly Sample[], step: number): number {
   const versions = samples.flatMap(({ trajectory: { mask, weightVersions } }) =>
@@ -95,18 +105,20 @@ function messageOf({ role, content, toolCalls = [] }: ChatMessage): Message {
 }
 
 /** Returns the group for a checkpoint. Episodes without an answered call are omitted. */
-export function saveGroup({ key, number, joined, members, rewarded }: Group, isComplete: boolean): SavedGroup {
+export function saveGroup({ key, owner, number, joined, members, rewarded }: Group, isComplete: boolean): SavedGroup {
   const saved = [...members].flatMap((one) => one.save() ?? []);
-  return { key, number, joined, isComplete, members: saved, rewarded: rewarded.map(({ id }) => id) };
+  const own = owner !== undefined && { owner };
+  return { key, ...own, number, joined, isComplete, members: saved, rewarded: rewarded.map(({ id }) => id) };
 }
 
 /** Creates a group of restored episodes. */
 export function restoreGroup(
-  { key, number, joined, rewarded }: SavedGroup,
+  { key, owner, number, joined, rewarded }: SavedGroup,
   stream: number,
   episodes: ClientTrajectory[],
 ): Group {
   const byId = new Map(episodes.map((one) => [one.id, one]));
   const ended = rewarded.flatMap((id) => byId.get(id) ?? []);
-  return { key, number, stream, joined, members: new Set(episodes), rewarded: ended };
+  const own = owner !== undefined && { owner };
+  return { key, ...own, number, stream, joined, members: new Set(episodes), rewarded: ended };
 }

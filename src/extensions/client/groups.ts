@@ -21,14 +21,34 @@ import type { TrainerEngine } from '../../grpo/types.ts';
 import { wholeTrajectories } from '../../grpo/update/rows.ts';
 import { ApiError } from './api/apiError.ts';
 import type { CallRequest, ServedModel } from './api/request.ts';
-import { type Group, keyOf, RandomStreams, restoreGroup, samplesOf, saveGroup, stalenessMax } from './group.ts';
+import {
+  type Group,
+  hasEqualReplies,
+  keyOf,
+  RandomStreams,
+  restoreGroup,
+  samplesOf,
+  saveGroup,
+  stalenessMax,
+} from './group.ts';
 import { decodeEpisodes, encodeEpisodes, type SavedEpisodes } from './saved.ts';
 import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts';
 import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
 
-const runOverError = (): ApiError =>
+/** Returns the error of every call after the end of the run. */
+export const runOverError = (): ApiError =>
   new ApiError('The run has ended and accepts no more episodes.', { status: 503, code: 'run_over' });
+
+/** Most names of hints that are counted apart. Clients can send any name. */
+const MAX_HINTS = 64;
+
+const HINT_WORDS: Readonly<Record<string, (served: ServedModel) => string>> = {
+  model: ({ name }) => `model: this run serves ${name} under every name`,
+  temperature: ({ temperature }) =>
+    `temperature: replies are sampled at the run's ${temperature} (rollout.temperature)`,
+  parallel_tool_calls: () => 'parallel_tool_calls: only the first call of a reply is returned',
+};
 
 /** Groups the episodes of clients and hands complete groups to the trainer. */
 export class ClientGroups extends NothingInFlight implements SampleSource {
@@ -37,7 +57,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   readonly served: ServedModel;
   readonly #config: TrainConfig;
   #engine: TrainerEngine;
-  readonly #limits: Required<Omit<ClientLimits, 'toolParser'>>;
+  readonly #limits: Required<Omit<ClientLimits, 'toolParser' | 'strict'>>;
   readonly #host: TrajectoryHost;
   /** Incomplete groups. A key has several if more than `rollout.n` of its episodes run at the same time. */
   #incomplete: Group[] = [];
@@ -52,6 +72,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #version = 0;
   readonly #streams = new RandomStreams();
   #counts: Metrics = {};
+  readonly #hints = new Map<string, number>();
+  #isEqualNoted = false;
+  /** True once an episode had a reward, or the user was told that none has. */
+  #isTold = false;
+  /** Calls in flight, the time since which there are any, and the seconds with any since the last step. */
+  readonly #generating = { calls: 0, since: 0, seconds: 0 };
   readonly #waiters: (() => void)[] = [];
   #closed = false;
 
@@ -60,9 +86,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     super();
     checkConfig(config);
     const { timeoutS = 600, maxTrajectories = 4096, stepWhen = 'complete', outlives = false } = limits;
+    const { note = () => {} } = limits;
     this.#config = config;
     this.#engine = engine;
-    this.#limits = { timeoutS, maxTrajectories, stepWhen, outlives };
+    this.#limits = { timeoutS, maxTrajectories, stepWhen, outlives, note };
     const toolParser = limits.toolParser ?? toolParserOf(config.rollout.multiTurn.format);
     const { sampling, agent } = generateOptions({ config, engine, task: NO_TASK, toolParser }, 0, 1);
     const { tokenizer, rollout, model } = engine;
@@ -71,6 +98,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       temperature: config.rollout.temperature,
       vocabSize: model.config.vocabSize,
       eosTokens: tokenizer.eosTokenIds.length + (toolParser.stopToken === undefined ? 0 : 1),
+      ...(limits.strict && { strict: true }),
     };
     this.#host = {
       engine: rollout,
@@ -83,6 +111,11 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       maxResponseLength: config.data.maxResponseLength,
       timeoutMs: timeoutS * 1000,
       count: (metric) => (this.#counts[metric] = (this.#counts[metric] ?? 0) + 1),
+      takeHints: (names) => this.#takeHints(names),
+      inFlight: (calls) => {
+        this.#noteCalls(calls);
+        if (calls < 0 && !this.#isTold) this.#noteUnrewarded();
+      },
       join: (trajectory, request) => this.#join(trajectory, request),
       onEnd: (trajectory) => this.#onEnd(trajectory),
     };
@@ -107,6 +140,16 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   /** True if the episode is open or waiting for its step. */
   has(trajectory: ClientTrajectory): boolean {
     return this.#groupOf.has(trajectory);
+  }
+
+  /** Number of episodes that have an answer and wait for their reward or their next call. */
+  get unrewarded(): number {
+    return this.episodes.filter(({ state, isIdle }) => state === 'open' && isIdle).length;
+  }
+
+  /** Number of requests that had each field that was taken and changes nothing. */
+  get hints(): Record<string, number> {
+    return Object.fromEntries(this.#hints);
   }
 
   /** Number of complete groups. */
@@ -139,11 +182,30 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return this.#engine.tokenizer;
   }
 
-  /** Returns the open episodes with the same first messages and tools, and the same `group` if one is given. */
-  openEpisodesLike(request: CallRequest, group?: string): ClientTrajectory[] {
+  /** Returns the owner's open episodes with the same first messages and tools, and the same `group` if one is given. */
+  openEpisodesLike(request: CallRequest, group?: string, owner?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
-    const groups = this.#incomplete.filter((one) => one.key === key);
+    const groups = this.#incomplete.filter((one) => one.key === key && one.owner === owner);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
+  }
+
+  /**
+   * Drops the owner's episodes that are open or wait for their group, and returns their number. Calls in flight end with an error.
+   * @param owner undefined = every owner
+   * @param complete true to drop complete groups, too
+   */
+  reset(owner?: string, complete = false): number {
+    const isOwn = (group: Group) => owner === undefined || group.owner === owner;
+    const before = this.size;
+    const reason = new ApiError('The episode was dropped by POST /v1/reset. Start another one.', { status: 409 });
+    for (const group of this.#incomplete.filter(isOwn)) {
+      for (const one of [...group.members]) one.abort(reason);
+      this.#drop(group);
+    }
+    const dropped = complete ? this.#complete.filter(isOwn) : [];
+    for (const group of dropped) this.#drop(group);
+    this.#complete = this.#complete.filter((group) => !dropped.includes(group));
+    return before - this.size;
   }
 
   /**
@@ -196,6 +258,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     for (const { rewarded } of groups) for (const one of rewarded) this.#groupOf.delete(one);
     const samples = groups.flatMap((group, i) => samplesOf(group, i));
     this.#advance(step);
+    this.#noteCalls(0);
+    const stats = await rollout.takeStats();
+    const { seconds: genSeconds } = this.#generating;
+    this.#generating.seconds = 0;
     const metrics = {
       ...Object.fromEntries(COUNTED.map((name) => [name, this.#counts[name] ?? 0])),
       'client/trajectories': groups.reduce((sum, { rewarded }) => sum + rewarded.length, 0),
@@ -206,7 +272,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
     this.#counts = {};
     const seconds = { tools: 0, reward: 0 };
-    return { samples, drawn: wholeTrajectories(samples), seconds, stats: await rollout.takeStats(), metrics };
+    return { samples, drawn: wholeTrajectories(samples), seconds, genSeconds, stats, metrics };
   }
 
   /** Adds the episodes of a checkpoint. Without a state, returns the groups and counters of a failed step. */
@@ -313,7 +379,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   async end(): Promise<void> {
     this.#closed = true;
     await this.run(); // a paused engine would never end the aborted calls
-    for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
+    for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort(runOverError());
     for (const group of this.#incomplete) clearTimeout(group.timer);
     this.#notifyWaiters();
   }
@@ -327,11 +393,22 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
         { status: 429, code: 'too_many_trajectories' },
       );
     const key = keyOf(request, trajectory.groupName);
-    let group = this.#incomplete.find((one) => one.key === key && one.members.size < this.#config.rollout.n);
+    const { owner } = trajectory;
+    const hasPlace = (one: Group) =>
+      one.key === key && one.owner === owner && one.members.size < this.#config.rollout.n;
+    let group = this.#incomplete.find(hasPlace);
     if (!group) {
       const number = this.#nextGroupNumber++;
       const stream = this.#streams.take(key, this.#version, number);
-      group = { key, number, stream, members: new Set(), rewarded: [], joined: 0 };
+      group = {
+        key,
+        number,
+        stream,
+        members: new Set(),
+        rewarded: [],
+        joined: 0,
+        ...(owner !== undefined && { owner }),
+      };
       this.#incomplete.push(group);
     }
     clearTimeout(group.timer);
@@ -343,8 +420,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #onEnd(trajectory: ClientTrajectory): void {
     const group = this.#groupOf.get(trajectory);
     if (!group) return;
-    if (trajectory.state === 'rewarded') group.rewarded.push(trajectory);
-    else {
+    if (trajectory.state === 'rewarded') {
+      group.rewarded.push(trajectory);
+      this.#isTold = true;
+    } else {
       group.members.delete(trajectory);
       this.#groupOf.delete(trajectory);
     }
@@ -361,15 +440,22 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
         this.#host.count('client/short_groups');
         return this.#close(group);
       }
-      // A single trajectory has nothing to be compared with.
-      this.#host.count('client/lost_trajectories');
-      for (const one of group.rewarded) this.#groupOf.delete(one);
-      this.#forget(group);
+      this.#drop(group); // a single trajectory has nothing to be compared with
     }, this.#host.timeoutMs);
+  }
+
+  /** Forgets a group and its rewarded episodes. */
+  #drop(group: Group): void {
+    for (const one of group.rewarded) {
+      this.#host.count('client/lost_trajectories');
+      this.#groupOf.delete(one);
+    }
+    this.#forget(group);
   }
 
   #close(group: Group): void {
     this.#forget(group);
+    if (hasEqualReplies(group)) this.#noteEqualReplies(group);
     this.#complete.push(group);
     this.#notifyWaiters();
   }
@@ -377,6 +463,46 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #forget(group: Group): void {
     clearTimeout(group.timer);
     this.#incomplete = this.#incomplete.filter((other) => other !== group);
+  }
+
+  /** Tells once that so many episodes wait for a reward that a step could have been trained on them. */
+  #noteUnrewarded(): void {
+    const { data, rollout } = this.#config;
+    if (this.size < data.trainBatchSize * rollout.n || this.unrewarded < data.trainBatchSize * rollout.n) return;
+    this.#isTold = true;
+    this.#limits.note(`${this.unrewarded} episodes are answered and wait for a reward, and none had one so far`);
+  }
+
+  #noteEqualReplies({ rewarded }: Group): void {
+    this.#host.count('client/equal_groups');
+    if (this.#isEqualNoted) return;
+    this.#isEqualNoted = true;
+    this.#limits.note(
+      `a group of ${rewarded.length} episodes has equal replies, so it teaches nothing (counted in client/equal_groups). ` +
+        'Leave "seed" out of requests if they give one.',
+    );
+  }
+
+  #takeHints(names: readonly string[]): void {
+    for (const given of names) {
+      const name = this.#hints.has(given) || this.#hints.size < MAX_HINTS ? given : 'other';
+      const count = (this.#hints.get(name) ?? 0) + 1;
+      this.#hints.set(name, count);
+      if (count > 1) continue;
+      const words = Object.hasOwn(HINT_WORDS, name)
+        ? HINT_WORDS[name](this.served)
+        : `${JSON.stringify(name)}: changes nothing`;
+      this.#limits.note(`taken in requests, ${words}`);
+    }
+  }
+
+  /** Adds to the calls in flight, and to the time with any. */
+  #noteCalls(more: number): void {
+    const now = performance.now() / 1000;
+    const generating = this.#generating;
+    if (generating.calls > 0) generating.seconds += now - generating.since;
+    generating.since = now;
+    generating.calls += more;
   }
 
   #notifyWaiters(): void {

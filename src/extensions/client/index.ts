@@ -4,11 +4,14 @@
  */
 
 export { ApiError } from './api/apiError.ts';
+export { anthropicError, fromMessages } from './api/anthropic.ts';
 export { read, readBody, whole } from './api/read.ts';
 export { type CallRequest, readRequest } from './api/request.ts';
+export { fromResponses, KeptResponses } from './api/responses.ts';
+export { inNamesOf, type NamedEvent, type Translated } from './api/translated.ts';
 export { type ChatCompletions, completed, streamed, TrainingClient } from './client.ts';
 export { ClientTrainer, type ClientStepOptions, type ClientTrainerOptions } from './clientTrainer.ts';
-export { ClientGroups } from './groups.ts';
+export { ClientGroups, runOverError } from './groups.ts';
 export { type ClientLimits, NO_TASK } from './settings.ts';
 export type { RewardOptions } from './api/reward.ts';
 export type * from './api/shapes.ts';

@@ -59,6 +59,7 @@ function episodesSchema(vocabSize: number) {
     id: v.pipe(v.string(), v.regex(/^[0-9a-f]{24}$/)),
     group: v.exactOptional(v.string()),
     name: v.exactOptional(v.string()),
+    owner: v.exactOptional(v.string()),
     start: v.array(message),
     key: v.tuple([whole, whole, whole]),
     result: v.exactOptional(savedReward),
@@ -66,6 +67,7 @@ function episodesSchema(vocabSize: number) {
   });
   const group = v.object({
     key: v.string(),
+    owner: v.exactOptional(v.string()),
     number: whole,
     joined: whole,
     isComplete: v.boolean(),

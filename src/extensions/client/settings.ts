@@ -18,6 +18,10 @@ export interface ClientLimits {
   toolParser?: ToolParser;
   /** Condition for `fit` to start a step. 'complete' = enough groups are complete (default); 'asked' = `requestStep` was called. */
   stepWhen?: 'complete' | 'asked';
+  /** True to refuse fields that change nothing, other model names and temperatures, instead of counting them. */
+  strict?: boolean;
+  /** Called with a line for the user: the first of each hint that was taken, and a group of equal replies. */
+  note?: (line: string) => void;
   /**
    * True if callers are other processes (`webgrpo serve`): open episodes of a checkpoint then continue. Default: callers live in this
    * process, so these episodes are aborted and counted.
@@ -66,4 +70,5 @@ export const COUNTED = [
   'client/timed_out',
   'client/short_groups',
   'client/lost_trajectories',
+  'client/equal_groups',
 ] as const;

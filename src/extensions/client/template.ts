@@ -1,6 +1,6 @@
 /** Renders requests by a chat template. Also checks whether the template would render an earlier reply exactly as it was sampled. */
 
-import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { type ChatTokenizer, TextTooLongError } from '../../model/tokenizer/chat.ts';
 import { lostRoles, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { Tool } from '../../tasks/tool.ts';
@@ -38,7 +38,16 @@ export class CallTemplate {
   encode(messages: readonly ChatMessage[], tools: readonly Tool[]): Uint32Array {
     const given = this.#given(messages);
     if (!this.#writesResults && messages.some(({ role }) => role === 'tool')) this.#expectResults(given, tools);
-    return this.tokenizer.encodeChat(given, { ...this.#tools(tools), trusted: false });
+    try {
+      return this.tokenizer.encodeChat(given, { ...this.#tools(tools), trusted: false });
+    } catch (error) {
+      if (!(error instanceof TextTooLongError)) throw error;
+      throw refuse(
+        'messages',
+        'The messages have more text than any context holds. Shorten them.',
+        'context_length_exceeded',
+      );
+    }
   }
 
   /** Throws if the template drops tool results. Otherwise the agent would believe that the model has read them. */

@@ -34,6 +34,10 @@ export interface TrajectoryHost {
   timeoutMs: number;
   /** Adds to a metric of the current step. */
   count(metric: string): void;
+  /** Counts the fields of a request that were taken and change nothing. */
+  takeHints(names: readonly string[]): void;
+  /** Adds to the number of calls in flight. */
+  inFlight(calls: 1 | -1): void;
   /**
    * Called before the first call: finds the trajectory's group. Returns the start of its random keys. Throws ApiError if too many episodes
    * are open.
@@ -52,6 +56,8 @@ export interface TrajectoryOptions {
   group?: string | undefined;
   /** Name by which callers can find the episode, in addition to its id. */
   name?: string | undefined;
+  /** Caller that the episode belongs to. All episodes of a group have the same owner. */
+  owner?: string | undefined;
   /** Aborts the episode when the signal aborts. */
   signal?: AbortSignal | undefined;
 }
@@ -59,7 +65,8 @@ export interface TrajectoryOptions {
 interface CallOptions {
   /** Cancels the call and drops its tokens. The same call can be made again. */
   signal?: AbortSignal | undefined;
-  onTokens?: ((ids: readonly number[]) => void) | undefined;
+  /** Called with sampled tokens. @param choice index of the reply among the request's `n` */
+  onTokens?: ((ids: readonly number[], choice: number) => void) | undefined;
 }
 
 /** An episode: its calls and its reward. */
@@ -70,6 +77,8 @@ export class ClientTrajectory {
   readonly groupName: string | undefined;
   /** Name from the options. */
   readonly name: string | undefined;
+  /** Owner from the options. */
+  readonly owner: string | undefined;
   /** 'open' until it is rewarded or aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';
   /** Messages of the first call, before the first reply. */
@@ -86,20 +95,23 @@ export class ClientTrajectory {
   #key: [number, number, number] | undefined;
   #calls = 0;
   #underWay = 0;
+  /** Error of the calls that an abort ends. */
+  #reason: ApiError | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(host: TrajectoryHost, { group, name, signal }: TrajectoryOptions = {}, id = randomId()) {
+  constructor(host: TrajectoryHost, { group, name, owner, signal }: TrajectoryOptions = {}, id = randomId()) {
     this.#host = host;
     this.id = id;
     this.groupName = group;
     this.name = name;
+    this.owner = owner;
     this.#stopListening = signal && onAbort(signal, () => this.abort());
     if (signal?.aborted) this.abort();
   }
 
   /** Restores the result of `save`. An open episode waits for its next call. */
-  static restore(host: TrajectoryHost, { id, group, name, start, key, result, sequences }: SavedTrajectory) {
-    const episode = new ClientTrajectory(host, { group, name }, id);
+  static restore(host: TrajectoryHost, { id, group, name, owner, start, key, result, sequences }: SavedTrajectory) {
+    const episode = new ClientTrajectory(host, { group, name, owner }, id);
     episode.start = start;
     episode.#key = key;
     episode.#sequences.push(...sequences.map((saved, number) => Sequence.restore({ number, ...saved })));
@@ -111,10 +123,14 @@ export class ClientTrajectory {
 
   /** Returns the tokens of all answered calls. Undefined if no call was answered or the episode was aborted. */
   save(): SavedTrajectory | undefined {
-    const { id, groupName: group, name, start, result } = this;
+    const { id, groupName: group, name, owner, start, result } = this;
     const sequences = this.#sequences.flatMap((sequence) => sequence.save() ?? []);
     if (sequences.length === 0 || this.state === 'aborted') return undefined;
-    const names = { ...(group !== undefined && { group }), ...(name !== undefined && { name }) };
+    const names = {
+      ...(group !== undefined && { group }),
+      ...(name !== undefined && { name }),
+      ...(owner !== undefined && { owner }),
+    };
     return { id, ...names, start: [...start], key: this.#key!, ...(result && { result }), sequences };
   }
 
@@ -134,11 +150,20 @@ export class ClientTrajectory {
     this.#end('rewarded');
   }
 
-  /** Aborts the episode: calls in flight end, their slots are freed, and nothing is trained on. */
-  abort(): void {
+  /**
+   * Aborts the episode: calls in flight end, their slots are freed, and nothing is trained on.
+   * @param reason error of these calls
+   */
+  abort(reason?: ApiError): void {
     if (this.state !== 'open') return;
+    this.#reason = reason;
     this.#host.count('client/dropped_trajectories');
     this.#end('aborted');
+  }
+
+  /** True if a call was answered and none is in flight. */
+  get isIdle(): boolean {
+    return this.#underWay === 0 && this.#sequences.length > 0;
   }
 
   /** Returns the rows to train on: the tokens of each sequence in which a reply was sampled. */
@@ -165,32 +190,84 @@ export class ClientTrajectory {
     return found.find(({ rank }) => found.every((other) => other.rank <= rank));
   }
 
-  /** Runs one call of the model. Throws ApiError, and rethrows errors of the engine. */
+  /** Runs a call of the model for one reply. Throws ApiError, and rethrows errors of the engine. */
   async call(request: CallRequest, options: CallOptions = {}): Promise<Answer> {
+    const [answer] = await this.choices({ ...request, n: 1 }, options);
+    return answer;
+  }
+
+  /**
+   * Runs a call of the model for `n` replies. The first continues the conversation, the others are forks. If one fails, none is kept.
+   * Throws like `call`.
+   */
+  async choices(request: CallRequest, options: CallOptions = {}): Promise<[Answer, ...Answer[]]> {
     const { signal } = options;
     this.#expectOpen(signal);
     this.#key ??= this.#host.join(this, request);
     if (this.start.length === 0) this.start = firstMessages(request.messages);
     clearTimeout(this.#timer);
     this.#underWay++;
+    this.#host.inFlight(1);
     try {
       if (this.#host.lost.aborted) await this.#host.engineReady(signal);
       this.#expectOpen(signal);
-      return await this.#call(request, options);
+      this.#host.takeHints(request.hints ?? []);
+      return await this.#choices(request, options);
     } finally {
       this.#underWay--;
+      this.#host.inFlight(-1);
       this.#rest();
     }
   }
 
   #expectOpen(signal?: AbortSignal): void {
     if (this.state !== 'open') throw this.#isOver();
-    if (signal?.aborted) throw aborted();
+    if (signal?.aborted) throw this.#aborted();
   }
 
-  async #call(request: CallRequest, options: CallOptions): Promise<Answer> {
+  async #choices(request: CallRequest, options: CallOptions): Promise<[Answer, ...Answer[]]> {
     const { template, count } = this.#host;
     const rendered = template.render(request.messages, request.tools);
+    const places: Place[] = [];
+    const failed = new AbortController();
+    const signal = options.signal ? AbortSignal.any([options.signal, failed.signal]) : failed.signal;
+    try {
+      for (let choice = 0; choice < (request.n ?? 1); choice++) places.push(this.#open(request, rendered));
+      const generating = places.map(async ({ sequence, contextIds }, choice) => {
+        const generation = await this.#generate(sequence, contextIds, { ...request, choice }, { ...options, signal });
+        if (generation.stopReason === 'aborted') throw this.#aborted();
+        return generation;
+      });
+      for (const one of generating) one.catch(() => failed.abort());
+      await Promise.allSettled(generating); // also those that the failure of another ends
+      const generations = await Promise.all(generating);
+      const answers = generations.map((generation, choice): Answer => {
+        const reply = readReply(template.tokenizer, generation, request, template.toolParser);
+        const { sequence, contextIds } = places[choice];
+        this.#record(sequence, generation, reply, request, rendered);
+        count('client/calls');
+        if (reply.unreadable > 0) count('client/unreadable_calls');
+        return { generation, reply, contextIds };
+      });
+      return answers as [Answer, ...Answer[]]; // n is at least 1
+    } catch (error) {
+      count(options.signal?.aborted || this.state !== 'open' ? 'client/aborted_calls' : 'client/failed_calls');
+      for (const { sequence, before, isNew } of places) {
+        sequence.cutTo(before);
+        this.#release(sequence); // its cache holds tokens that were truncated
+        if (isNew) this.#sequences.splice(this.#sequences.indexOf(sequence), 1);
+      }
+      throw error;
+    } finally {
+      for (const { sequence } of places) {
+        sequence.isBusy = false;
+        if (this.state !== 'open') this.#release(sequence);
+      }
+    }
+  }
+
+  /** Returns the sequence of a reply, with the messages before the reply, and marks it as busy. */
+  #open(request: CallRequest, rendered: string): Place {
     const { sequence, said } = this.#place(request, rendered);
     const isNew = !this.#sequences.includes(sequence);
     if (isNew) {
@@ -199,41 +276,28 @@ export class ClientTrajectory {
     }
     const before = sequence.length;
     sequence.isBusy = true;
-    try {
-      sequence.push({ responseIds: said });
-      const { contextIds } = sequence;
-      const generation = await this.#generate(sequence, contextIds, request, options);
-      const { stopReason, tokenIds } = generation;
-      if (stopReason === 'aborted') throw aborted();
-      const reply = readReply(template.tokenizer, generation, request, template.toolParser);
-      sequence.draw(generation);
-      sequence.messages.splice(0, Infinity, ...request.messages, messageOf(reply));
-      const last = tokenIds.at(-1);
-      const isEnd = stopReason === 'stop' && [...template.tokenizer.eosTokenIds, template.stopTokenId].includes(last);
-      sequence.replies.push({
-        call: this.#sequences.reduce((answered, { ownReplies }) => answered + ownReplies.length, 0),
-        messages: sequence.messages.length,
-        tokens: sequence.length,
-        rendered,
-        content: reply.content,
-        calls: reply.calls.map(({ id, name }) => ({ id, name })),
-        isOpen: !isEnd,
-        endToken: isEnd ? last : undefined,
-        stopReason,
-      });
-      count('client/calls');
-      if (reply.unreadable > 0) count('client/unreadable_calls');
-      return { generation, reply, contextIds };
-    } catch (error) {
-      count(options.signal?.aborted || this.state !== 'open' ? 'client/aborted_calls' : 'client/failed_calls');
-      sequence.cutTo(before);
-      this.#release(sequence); // its cache holds tokens that were truncated
-      if (isNew) this.#sequences.splice(this.#sequences.indexOf(sequence), 1);
-      throw error;
-    } finally {
-      sequence.isBusy = false;
-      if (this.state !== 'open') this.#release(sequence);
-    }
+    sequence.push({ responseIds: said });
+    return { sequence, before, isNew, contextIds: sequence.contextIds };
+  }
+
+  #record(sequence: Sequence, generation: Generation, reply: ReadReply, request: CallRequest, rendered: string): void {
+    const { template } = this.#host;
+    const { stopReason, tokenIds } = generation;
+    sequence.draw(ofItsSampler(generation, request, this.#host.sampling));
+    sequence.messages.splice(0, Infinity, ...request.messages, messageOf(reply));
+    const last = tokenIds.at(-1);
+    const isEnd = stopReason === 'stop' && [...template.tokenizer.eosTokenIds, template.stopTokenId].includes(last);
+    sequence.replies.push({
+      call: this.#sequences.reduce((answered, { ownReplies }) => answered + ownReplies.length, 0),
+      messages: sequence.messages.length,
+      tokens: sequence.length,
+      rendered,
+      content: reply.content,
+      calls: reply.calls.map(({ id, name }) => ({ id, name })),
+      isOpen: !isEnd,
+      endToken: isEnd ? last : undefined,
+      stopReason,
+    });
   }
 
   /** Returns the sequence that a call extends, or a new one. */
@@ -262,9 +326,10 @@ export class ClientTrajectory {
   async #generate(
     sequence: Sequence,
     contextIds: Uint32Array,
-    request: CallRequest,
+    request: CallRequest & { choice: number },
     { signal, onTokens }: CallOptions,
   ): Promise<Generation> {
+    const { choice } = request;
     const { engine, lost, maxResponseLength, maxPromptLength } = this.#host;
     const left = maxResponseLength - sequence.length;
     if (left < 1)
@@ -287,9 +352,9 @@ export class ClientTrajectory {
         requestId,
         contextIds,
         promptLength: sequence.promptIds.length,
-        key: this.#randomKey(sequence, request.seed),
+        key: this.#randomKey(sequence, request),
         sampling: this.#sampling(request, left),
-        ...(onTokens && { onTokens }),
+        ...(onTokens && { onTokens: (ids) => onTokens(ids, choice) }),
       });
       return await Promise.race([generation, loss]);
     } finally {
@@ -298,13 +363,14 @@ export class ClientTrajectory {
   }
 
   /** Returns the random key of a sequence. A retry of a failed call gets the same key; every sequence gets a different one. */
-  #randomKey({ number }: Sequence, seed: number | undefined): [number, number] {
-    if (seed !== undefined) return randomKey(seed, SEEDED, Math.floor(seed / 2 ** 32), 0);
+  #randomKey({ number }: Sequence, { seed, choice }: CallRequest & { choice: number }): [number, number] {
+    if (seed !== undefined) return randomKey(seed, SEEDED, Math.floor(seed / 2 ** 32), choice);
     const [run, group, member] = this.#key!;
     return randomKey(run, group, member, number);
   }
 
-  #sampling({ sampling, parse, tools }: CallRequest, left: number): SamplingParams {
+  #sampling(request: CallRequest, left: number): SamplingParams {
+    const { sampling, parse, tools, required, oneCall, jsonSchema } = request;
     const { sampling: run, constrainToolCalls, template } = this.#host;
     const maxNewTokens = Math.min(run.maxNewTokens, left, sampling.maxNewTokens ?? Infinity);
     const end = tools.length > 0 ? template.stopTokenId : undefined;
@@ -315,7 +381,12 @@ export class ClientTrajectory {
       maxNewTokens,
       minNewTokens: Math.min(sampling.minNewTokens ?? run.minNewTokens ?? 0, maxNewTokens),
       stopTokenIds: [...new Set(stopTokenIds)],
-      ...(parse && constrainToolCalls && callConstraint(tools, template.toolParser)),
+      ...(parse && (constrainToolCalls || jsonSchema) && callConstraint(tools, template.toolParser)),
+      ...(required && {
+        ...callConstraint(required, template.toolParser),
+        requiredCalls: oneCall ? ('one' as const) : ('some' as const),
+      }),
+      ...(jsonSchema && { jsonSchema }),
     };
   }
 
@@ -345,7 +416,12 @@ export class ClientTrajectory {
     }, this.#host.timeoutMs);
   }
 
+  #aborted(): ApiError {
+    return this.#reason ?? new ApiError('The call was aborted.', { status: 499, code: 'aborted' });
+  }
+
   #isOver(): ApiError {
+    if (this.#reason) return this.#reason;
     const how = this.state === 'rewarded' ? 'has its reward' : 'was cancelled';
     return new ApiError(
       `This trajectory ${how} and has ended, so it accepts no more calls. Create a new client to start another trajectory.`,
@@ -357,7 +433,42 @@ export class ClientTrajectory {
 /** Separates the keys of a request's own seed from the keys of all trajectories. */
 const SEEDED = 0x5eed;
 
-const aborted = (): ApiError => new ApiError('The call was aborted.', { status: 499, code: 'aborted' });
+/** Parameters that change which tokens are sampled, with the values that turn them off. */
+const SAMPLER = {
+  ...{ topP: 1, topK: 0, minP: 0, minNewTokens: 0 },
+  ...{ repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0 },
+} satisfies Partial<SamplingParams>;
+
+/**
+ * Returns the tokens with the log-probs of the distribution that they were sampled from, if the request changed that distribution. The
+ * ratio of the loss then starts from the sampler, and not from a policy that did not sample these tokens.
+ */
+function ofItsSampler(
+  generation: Generation,
+  { sampling, required, jsonSchema }: CallRequest,
+  run: SamplingParams,
+): Generation {
+  const { logMass, ...rest } = generation;
+  const isOther = (key: keyof typeof SAMPLER) =>
+    (sampling[key] ?? run[key] ?? SAMPLER[key]) !== (run[key] ?? SAMPLER[key]);
+  const isChanged =
+    required ||
+    jsonSchema ||
+    sampling.logitBias?.length ||
+    (Object.keys(SAMPLER) as (keyof typeof SAMPLER)[]).some(isOther);
+  if (!logMass || !isChanged) return generation;
+  return { ...rest, logProbs: generation.logProbs.map((logProb, t) => logProb - logMass[t]) };
+}
+
+/** A sequence that waits for a reply. */
+interface Place {
+  sequence: Sequence;
+  contextIds: Uint32Array;
+  /** Number of tokens before the call. */
+  before: number;
+  /** True if the sequence was created for this call. */
+  isNew: boolean;
+}
 
 const messageOf = ({ content, calls }: ReadReply): ChatMessage => ({
   role: 'assistant',

@@ -1,7 +1,7 @@
 /** Orders calls: samples run concurrently, every other call runs alone. Calls take effect in the order in which they were made. */
 export class Turns {
   #alone: Promise<unknown> = Promise.resolve();
-  /** Concurrent calls that started or wait since the last call that runs alone. */
+  /** Concurrent calls, running or waiting, that were made after the last exclusive call. */
   #beside = new Set<Promise<unknown>>();
 
   /** Runs `work` when all earlier calls have ended. */

@@ -98,7 +98,7 @@ function checkedReward(returned: Reward, problem: Problem, trajectory: Trajector
   if (!isAmount(reward.acc))
     throw wrong(`has the acc ${shown(reward.acc)}. Give 1 for right, 0 for wrong, or NaN if unknown.`);
   if (reward.pred !== undefined && typeof reward.pred !== 'string')
-    throw wrong(`has the pred ${shown(reward.pred)}. Give the answer as a text, or leave it out.`);
+    throw wrong(`has the pred ${shown(reward.pred)}. Give the answer as a text, or remove it.`);
   for (const [name, value] of Object.entries(entriesOf(reward.extra, 'extra', wrong)))
     if (typeof value !== 'string' && !isAmount(value))
       throw wrong(`has extra.${name} ${shown(value)}. Give ${range}, NaN if it does not apply, or a text.`);
@@ -114,7 +114,7 @@ const isAmount = (value: unknown): boolean => typeof value === 'number' && !(Mat
 function entriesOf(values: unknown, name: string, wrong: (what: string) => Error): Record<string, unknown> {
   if (values === undefined) return {};
   if (typeof values === 'object' && values !== null) return values as Record<string, unknown>;
-  throw wrong(`has the ${name} ${shown(values)}. Give values by name, or leave it out.`);
+  throw wrong(`has the ${name} ${shown(values)}. Give values by name, or remove it.`);
 }
 
 /** Throws unless `turns` has a number or NaN for every trained turn. */

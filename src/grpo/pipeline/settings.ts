@@ -46,14 +46,15 @@ const PIPELINES: Readonly<Record<Pipeline['name'], (config: Settings) => Numbers
     ...{ isAsync: true, maxGroups: 2 * data.trainBatchSize, maxAge: 1 },
   }),
   'fully-async': ({ data, actor, asyncTraining }) => {
-    const { stalenessThreshold, triggerParameterSyncStep: syncSteps, requireBatches } = asyncTraining;
+    const { stalenessThreshold, triggerParameterSyncStep: syncSteps, requireBatches, onStale } = asyncTraining;
+    const inOrder = onStale === 'wait';
     const stepGroups = requireBatches === undefined ? data.trainBatchSize : requireBatches * actor.ppoMiniBatchSize;
     return {
       ...{ isAsync: true, stepGroups, syncSteps },
       maxGroups: Math.floor(stepGroups * syncSteps * (1 + stalenessThreshold)),
-      maxAge: Math.ceil(stalenessThreshold),
+      maxAge: inOrder ? Math.ceil(stalenessThreshold) : asyncTraining.maxOffPolicyThreshold,
       partial: asyncTraining.partialRollout,
-      inOrder: asyncTraining.onStale === 'wait',
+      inOrder,
     };
   },
 };

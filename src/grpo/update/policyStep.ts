@@ -6,7 +6,7 @@ import type { CustomAdvantage } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { wrongInputs, wrongResults } from '../health.ts';
-import type { AsyncCustomLoss } from '../losses/custom.ts';
+import type { AsyncCustomLoss } from '../losses/types.ts';
 import type { PolicyLoss } from '../losses/index.ts';
 import type { StepTimer } from '../stepMetrics.ts';
 import type { StepInputs, TrainerEngine, TrainerState } from '../types.ts';
@@ -22,6 +22,8 @@ export interface PolicyStepOptions {
   advantage?: CustomAdvantage | undefined;
   /** True to keep what `StepInputs.updated` needs. Default: false. */
   inspect?: boolean | undefined;
+  /** True if the caller chooses how many groups and samples a step has: each mini-batch then averages over its own. */
+  isOwnSize?: boolean | undefined;
   /** Returns the baselines of the samples' prompts, for ReMax. */
   baselines(samples: Sample[], step: number): Promise<number[]>;
   /** Called before the weights change; resolves once rollout no longer reads them. */
@@ -48,13 +50,13 @@ export class PolicyStep {
   constructor(options: PolicyStepOptions, config: TrainConfig, loss?: AsyncCustomLoss | PolicyLoss) {
     this.#options = options;
     this.#config = config;
-    this.#updater = new PolicyUpdater(config, options.engine, loss);
+    this.#updater = new PolicyUpdater(config, options.engine, loss, options.isOwnSize);
   }
 
   /** Uses another config or loss from now on. */
   use(config: TrainConfig, loss?: AsyncCustomLoss | PolicyLoss): void {
     this.#config = config;
-    this.#updater = new PolicyUpdater(config, this.#options.engine, loss);
+    this.#updater = new PolicyUpdater(config, this.#options.engine, loss, this.#options.isOwnSize);
   }
 
   /** Computes log-probs and baselines if a setting needs them, and the tokens that the update trains on. */

@@ -3,7 +3,7 @@
 import type { ModelEngine } from '../../model/engine.ts';
 import { mulberry32 } from '../../model/random.ts';
 import type { TrainConfig } from '../config/types.ts';
-import type { AsyncCustomLoss } from '../losses/custom.ts';
+import type { AsyncCustomLoss } from '../losses/types.ts';
 import type { PolicyLoss } from '../losses/index.ts';
 import { givingWay } from '../pipeline/givingWay.ts';
 import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
@@ -39,7 +39,7 @@ interface UpdateGradients extends TokenLosses {
 }
 
 /** Data of a step that its updates share. */
-interface UpdateStep extends PolicyData {
+interface UpdateStep extends Omit<PolicyData, 'normalization'> {
   /** Sample indices of each mini-batch; every sample has something to train on. */
   miniBatches: number[][];
 }
@@ -49,8 +49,11 @@ export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
   readonly #gradient: PolicyGradient;
+  readonly #isOwnSize: boolean;
 
-  constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: AsyncCustomLoss | PolicyLoss) {
+  /** @param isOwnSize true if a mini-batch is averaged over the samples that it has; false = over those of a full one */
+  constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: AsyncCustomLoss | PolicyLoss, isOwnSize = false) {
+    this.#isOwnSize = isOwnSize;
     this.#config = withLr(config, engine.model.config);
     this.#engine = engine;
     this.#gradient = new PolicyGradient(config, givingWay(engine), userLoss);
@@ -97,7 +100,7 @@ export class PolicyUpdater {
     const step = this.#stepOf(samples, tokens, number);
     const prepared = this.#prepare(step, 0);
     if (!prepared) return undefined;
-    const done = await this.#gradient.accumulate(step, prepared);
+    const done = await this.#gradient.accumulate(this.#dataOf(step, 0), prepared);
     return { batch: done.batch, metrics: this.#gradient.metrics(done), ...this.#gradient.tokenLosses(done) };
   }
 
@@ -107,10 +110,14 @@ export class PolicyUpdater {
   }
 
   #stepOf(samples: Sample[], tokens: StepTokens, number: number): UpdateStep {
+    return { samples, tokens, miniBatches: this.#miniBatches(samples, tokens, number) };
+  }
+
+  /** Data of a mini-batch, with what its means are divided by. */
+  #dataOf(step: UpdateStep, index: number): PolicyData {
     const { actor, data, rollout } = this.#config;
-    const { maxResponseLength } = data;
-    const normalization = { maxResponseLength, globalBatchSize: actor.ppoMiniBatchSize * rollout.n };
-    return { samples, tokens, normalization, miniBatches: this.#miniBatches(samples, tokens, number) };
+    const globalBatchSize = this.#isOwnSize ? step.miniBatches[index].length : actor.ppoMiniBatchSize * rollout.n;
+    return { ...step, normalization: { maxResponseLength: data.maxResponseLength, globalBatchSize } };
   }
 
   /**
@@ -123,7 +130,7 @@ export class PolicyUpdater {
     next: PreparedMiniBatch,
     { lr, entropyCoeff }: { lr: number; entropyCoeff: number },
   ) {
-    const computing = this.#gradient.accumulate(step, next, entropyCoeff);
+    const computing = this.#gradient.accumulate(this.#dataOf(step, index), next, entropyCoeff);
     const [done, prepared] = await bothDone(computing, () => this.#prepare(step, index + 1));
     const stepping = this.#engine.model.optimizerStep(optimizerOptions(this.#config, lr));
     const { batch, inputs, outputs } = done;
@@ -146,7 +153,7 @@ export class PolicyUpdater {
   /** Prepares the mini-batch of that number; undefined after the last. */
   #prepare(step: UpdateStep, index: number): PreparedMiniBatch | undefined {
     const members = step.miniBatches[index];
-    return members && this.#gradient.prepare(step, members);
+    return members && this.#gradient.prepare(this.#dataOf(step, index), members);
   }
 
   /** Log-probs of the sampled tokens under the frozen reference, one array per sample; undefined if no KL is on. */

@@ -9,7 +9,7 @@
 
 import { Tokenizer } from '@huggingface/tokenizers';
 import { describe, InputError } from '../../errors.ts';
-import { checkTokenizer } from './check.ts';
+import { checkKeepsText, checkTokenizer } from './check.ts';
 import { type AddedToken, ControlTokens, HiddenTexts, inTexts, withoutAddedTokens } from './controlTokens.ts';
 import { endNote, endTokens } from './endTokens.ts';
 import { isWritten, markerOf, WrittenRoles } from './lostText.ts';
@@ -131,6 +131,7 @@ export class ChatTokenizer {
         `tokenizer.json cannot be read as a tokenizer (${reason}). It must be a file of the Hugging Face tokenizers library.`,
       );
     }
+    checkKeepsText(this.full);
     this.normalizes = Boolean(json['normalizer']);
     this.templates = new ChatTemplates(this.config['chat_template']);
     this.templates.check();
@@ -398,8 +399,13 @@ function idsOf(tokenizer: Tokenizer, text: string): number[] {
   }
 }
 
-function tooLong(length: number): InputError {
-  return new InputError(
+/** A conversation with a text that the tokenizer cannot encode because of its length. */
+export class TextTooLongError extends InputError {
+  override name = 'TextTooLongError';
+}
+
+function tooLong(length: number): TextTooLongError {
+  return new TextTooLongError(
     `A conversation has texts of ${length} characters, which are too many for this tokenizer. At most ${MAX_CHARACTERS} are ` +
       'encoded, and without white space fewer. Leave the problem out, or lower rollout.multiTurn.maxToolResponseLength.',
   );

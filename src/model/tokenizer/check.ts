@@ -3,6 +3,7 @@
  * step, and replaces text as often as the file says.
  */
 
+import type { Tokenizer } from '@huggingface/tokenizers';
 import { InputError } from '../../errors.ts';
 import { checkPattern } from './pattern.ts';
 
@@ -19,9 +20,17 @@ const MAX_GROWTH = 100;
 const MAX_ADDED = 20_000;
 const MAX_NAME = 200;
 
+const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'];
+/** Keys of the model and of steps that must be a text, or true or false; null and a missing key are the default. */
+const TEXTS = ['end_of_word_suffix', 'continuing_subword_prefix', 'unk_token'];
+const FLAGS = ['fuse_unk', 'byte_fallback', 'ignore_merges', 'invert', 'use_regex', 'add_prefix_space', 'split'];
+const MORE_FLAGS = ['individual_digits', 'lowercase', 'strip_accents', 'clean_text', 'handle_chinese_chars', 'cleanup'];
+
 /** Throws InputError for a file that would hang, use all memory or be misread. */
 export function checkTokenizer(json: Json): void {
   const model = objectOf(json['model'], 'model');
+  checkType(model);
+  checkTypes(model, 'model');
   checkVocabulary(model);
   checkMerges(model['merges']);
   const added = json['added_tokens'] ?? [];
@@ -36,18 +45,58 @@ export function checkTokenizer(json: Json): void {
   for (const key of ['normalizer', 'pre_tokenizer', 'decoder']) checkSteps(json[key], key);
 }
 
+/** Old files have no type: a list of pieces is Unigram, and merges are BPE's. */
+function checkType({ type, vocab, merges }: Json): void {
+  const isOld = type === undefined && (Array.isArray(vocab) || Array.isArray(merges));
+  if (!isOld && !['BPE', 'Unigram', 'WordPiece'].includes(type as string))
+    refuse('model.type', type, 'a name: BPE, Unigram or WordPiece');
+}
+
+/** Checks the types of the texts and flags of a model or of a step. */
+function checkTypes(part: Json, place: string): void {
+  const check = (keys: readonly string[], type: string, allowed: string) => {
+    const key = keys.find((one) => (part[one] ?? undefined) !== undefined && typeof part[one] !== type);
+    if (key !== undefined) refuse(`${place}.${key}`, part[key], allowed);
+  };
+  check(TEXTS, 'string', 'a text');
+  check([...FLAGS, ...MORE_FLAGS], 'boolean', 'true or false');
+  const { dropout, max_input_chars_per_word: longest } = part;
+  if (dropout) refuse(`${place}.dropout`, dropout, 'null, because encoding must repeat');
+  if (longest !== undefined && longest !== null && !(Number.isInteger(longest) && (longest as number) > 0))
+    refuse(`${place}.max_input_chars_per_word`, longest, 'a positive whole number');
+}
+
+/** Letters, digits and marks, with blanks that patterns treat differently. */
+const PROBE = 'The quick brown fox JUMPS over 12 lazy dogs,\n 3456789 in 0.5 h.  ab';
+const lettersOf = (text: string): string => text.replace(/[^A-Za-z0-9]/g, '').toLowerCase();
+
+/**
+ * Throws InputError if the steps before the model drop letters or digits of a text: a split that removes what it does not
+ * know, for example. The model would be trained on other texts than the task's.
+ */
+export function checkKeepsText({ normalizer, pre_tokenizer }: Pick<Tokenizer, 'normalizer' | 'pre_tokenizer'>): void {
+  const text = normalizer ? normalizer.normalize(PROBE) : PROBE;
+  const kept = pre_tokenizer ? pre_tokenizer.pre_tokenize(text).join('') : text;
+  if (lettersOf(kept).length >= lettersOf(PROBE).length) return;
+  const key = lettersOf(text).length < lettersOf(PROBE).length ? 'normalizer' : 'pre_tokenizer';
+  refuse(key, kept, `steps that keep letters and digits of ${JSON.stringify(PROBE)}`, 'keeps only');
+}
+
 function checkVocabulary({ type, vocab, unk_id }: Json): void {
   if (Array.isArray(vocab)) {
     const isPiece = (piece: unknown) =>
       Array.isArray(piece) && typeof piece[0] === 'string' && Number.isFinite(piece[1]);
     const bad = (vocab as unknown[]).find((piece) => !isPiece(piece));
-    if (bad !== undefined || vocab.length === 0) refuse('model.vocab', bad ?? vocab, 'a list of [text, number]');
+    if (bad !== undefined || vocab.length < 2)
+      refuse('model.vocab', bad ?? vocab, 'a list of [text, number], at least two');
     const hasUnknown = Number.isInteger(unk_id) && (unk_id as number) >= 0 && (unk_id as number) < vocab.length;
     if (unk_id !== undefined && unk_id !== null && !hasUnknown) refuse('model.unk_id', unk_id, 'the place of a piece');
     return;
   }
   if (type === 'Unigram') refuse('model.vocab', vocab, 'a list of [text, number]');
-  for (const id of Object.values(objectOf(vocab, 'model.vocab'))) checkId(id, 'model.vocab');
+  const ids = Object.values(objectOf(vocab, 'model.vocab'));
+  for (const id of ids) checkId(id, 'model.vocab');
+  if (ids.length < 2) refuse('model.vocab', vocab, 'an object of at least two tokens');
 }
 
 function checkMerges(merges: unknown): void {
@@ -89,7 +138,10 @@ function checkSteps(part: unknown, key: string): void {
  * Number of characters that one character can become in this step. Also checks the step's pattern, length and texts.
  */
 function growthOf(step: Json, key: string): number {
-  const { pattern, content, length, prepend, replacement, str_rep, suffix } = step;
+  const { pattern, content, length, prepend, replacement, str_rep, suffix, behavior } = step;
+  checkTypes(step, key);
+  if (behavior !== undefined && !BEHAVIORS.some((known) => known === behavior))
+    refuse(`${key}.behavior`, behavior, BEHAVIORS.join(', '));
   if (length !== undefined && !(Number.isInteger(length) && (length as number) > 0))
     refuse(`${key}.length`, length, 'a positive whole number');
   const texts = [content, prepend, replacement, str_rep, suffix].filter((text) => text !== undefined && text !== null);

@@ -1,10 +1,21 @@
 /** Follows a turn's text byte by byte, in and out of tool calls. */
 
-import { ByteAutomaton, DEAD } from './byteAutomaton.ts';
+import { ByteAutomaton, DEAD, oneOf } from './byteAutomaton.ts';
 import { advance, prefixFunction } from '../decode/stopStrings.ts';
-import { CALL_OPENS, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
+import type { SamplingParams } from '../types.ts';
+import { value } from './jsonGrammar.ts';
+import { CALL_OPENS, callsGrammar, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
+
+/** The settings that constrain a turn. */
+export type TurnConstraint = Pick<SamplingParams, 'toolCalls' | 'toolCallFormat' | 'requiredCalls' | 'jsonSchema'>;
+
+/** True if some tokens of the turn are not allowed. */
+export const isConstrained = ({ toolCalls = [], jsonSchema }: TurnConstraint): boolean =>
+  toolCalls.length > 0 || jsonSchema !== undefined;
 
 export interface CallLanguage {
+  /** True if a complete turn cannot be followed by any other text. */
+  readonly isWhole?: boolean;
   /** Returns the state after a byte; DEAD if no valid call continues with it. Every turn starts in state 0. */
   step(state: number, byte: number): number;
   /** True inside an incomplete call. */
@@ -13,8 +24,17 @@ export interface CallLanguage {
   bytesLeft(state: number): number;
 }
 
+/** Returns the language of a turn under a constraint. */
+export function turnLanguage(constraint: TurnConstraint): CallLanguage {
+  const { toolCalls: tools = [], toolCallFormat: format = 'hermes', requiredCalls, jsonSchema } = constraint;
+  const calls = tools.length > 0 ? [callsGrammar(tools, format, requiredCalls === 'one')] : [];
+  if (requiredCalls) return new WholeTurn(new ByteAutomaton(calls[0]), true);
+  if (jsonSchema) return new WholeTurn(new ByteAutomaton(oneOf(...calls, value(jsonSchema))), true);
+  return callLanguage(tools, format);
+}
+
 /** Returns the language of a turn with valid calls of these tools. */
-export function callLanguage(tools: readonly CallableTool[], format: CallFormat): CallLanguage {
+function callLanguage(tools: readonly CallableTool[], format: CallFormat): CallLanguage {
   const automaton = new ByteAutomaton(toolCallGrammar(tools, format));
   return format === 'llama3_json' ? new WholeTurn(automaton) : new TaggedCalls(automaton);
 }
@@ -54,10 +74,12 @@ class TaggedCalls implements CallLanguage {
 
 /** One language for the full turn. The turn can end at any place where no call is open. */
 class WholeTurn implements CallLanguage {
+  readonly isWhole: boolean;
   readonly #turn: ByteAutomaton;
 
-  constructor(turn: ByteAutomaton) {
+  constructor(turn: ByteAutomaton, isWhole = false) {
     this.#turn = turn;
+    this.isWhole = isWhole;
   }
 
   step(state: number, byte: number): number {

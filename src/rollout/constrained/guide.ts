@@ -1,15 +1,16 @@
 /**
- * Constrained decoding: a CallGuide masks the tokens that would make a tool call invalid. Text around calls is free.
+ * Constrained decoding: a CallGuide masks the tokens that would make a tool call invalid. Text around calls is free,
+ * unless the turn must be calls or JSON.
  *
  * States are those of callLanguage.ts. For each state, the allowed tokens and the fewest tokens to the end of the call
  * are computed once and cached.
  */
 
+import { InputError } from '../../errors.ts';
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';
-import { type CallLanguage, callLanguage } from './callLanguage.ts';
+import { type CallLanguage, type TurnConstraint, turnLanguage } from './callLanguage.ts';
 import { TokenTrie } from './trie.ts';
-import type { CallableTool, CallFormat } from './toolGrammar.ts';
 
 interface Allowed {
   /** Tokens that can come next. */
@@ -20,6 +21,9 @@ interface Allowed {
   /** Bit mask; undefined if every token is allowed. */
   mask: Uint32Array | undefined;
 }
+
+/** State after the end token of a turn that nothing can follow. */
+const ENDED = -2;
 
 /** Marks a state whose distance in tokens is unknown. */
 const FAR = 0xffff;
@@ -58,20 +62,30 @@ export class CallGuide {
   readonly #vocabSize: number;
   readonly #language: CallLanguage;
   readonly #trie: TokenTrie;
+  /** Tokens without bytes that can follow a complete turn. */
+  readonly #ends: readonly number[];
   readonly #allowed = new Map<number, Allowed>();
   readonly #tokensLeft = new Map<number, number>();
 
-  /** @param vocabSize tokens that the model can sample; tokens that the tokenizer lacks have no bytes */
+  /**
+   * @param vocabSize tokens that the model can sample; tokens that the tokenizer lacks have no bytes
+   * @param stopTokenIds tokens that end the turn
+   */
   constructor(
-    tools: readonly CallableTool[],
+    constraint: TurnConstraint & { stopTokenIds?: readonly number[] },
     vocabulary: Vocabulary,
     vocabSize: number,
-    format: CallFormat = 'hermes',
+    trie = new TokenTrie(vocabulary, vocabSize),
   ) {
     this.#vocabulary = vocabulary;
     this.#vocabSize = vocabSize;
-    this.#language = callLanguage(tools, format);
-    this.#trie = new TokenTrie(vocabulary, vocabSize);
+    this.#language = turnLanguage(constraint);
+    this.#trie = trie;
+    this.#ends = trie.empty.filter((token) => constraint.stopTokenIds?.includes(token));
+    if (this.#language.isWhole && this.#ends.length === 0)
+      throw new InputError(
+        'A forced call or JSON needs an end token without text, but the model has none. Leave it out.',
+      );
   }
 
   /** Returns the state after a token. Throws if the mask forbids it. */
@@ -129,11 +143,13 @@ export class CallGuide {
   }
 
   /**
-   * Tokens whose bytes are all allowed, and the states after them. Tokens without bytes are allowed in free text only.
+   * Tokens whose bytes are all allowed, and the states after them. Tokens without bytes are allowed in free text only,
+   * and after a turn that must end only those that end it.
    */
   #reach(state: number): { ids: Uint32Array; next: Int32Array } {
-    const ids = this.#language.isCall(state) ? [] : [...this.#trie.empty];
-    const next = ids.map(() => state);
+    const isWhole = this.#language.isWhole === true;
+    const ids = this.#language.isCall(state) ? [] : isWhole ? [...this.#ends] : [...this.#trie.empty];
+    const next = ids.map(() => (isWhole ? ENDED : state));
     const visit = (token: number, to: number) => {
       ids.push(token);
       next.push(to);
@@ -147,7 +163,8 @@ export class CallGuide {
    * the distance, so this ends although calls can have any length.
    */
   #tokensTo(state: number): number {
-    if (!this.#language.isCall(state)) return 0;
+    if (state === ENDED) return 0;
+    if (!this.#language.isCall(state)) return this.#language.isWhole ? 1 : 0;
     const known = this.#tokensLeft.get(state);
     if (known !== undefined) return known;
     const nearer = (at: number, byte: number) => {

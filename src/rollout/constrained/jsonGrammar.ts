@@ -11,7 +11,7 @@ import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
 import { bytes, literal, many, type Nfa, oneOf, optional, type Pattern, sequence, upTo } from './byteAutomaton.ts';
 
 /** Largest range of integers that is enumerated. */
-const MAX_RANGE = 256;
+export const MAX_RANGE = 256;
 /** Largest `minLength` that is unrolled, in characters. */
 const MAX_LEAST = 64;
 const FREE_LEVELS = 2;

@@ -29,6 +29,14 @@ export function toolCallGrammar(tools: readonly CallableTool[], format: CallForm
   return sequence(lineBreak, call, lineBreak, literal(CALL_CLOSES));
 }
 
+/** Grammar of a turn that consists of calls: exactly one, or at least one. */
+export function callsGrammar(tools: readonly CallableTool[], format: CallFormat, isSingle: boolean): Pattern {
+  const isTagged = format !== 'llama3_json';
+  const call = isTagged ? sequence(literal(CALL_OPENS), toolCallGrammar(tools, format)) : jsonCall(tools, 'parameters');
+  const between = isTagged ? lineBreak : sequence(literal(';'), space);
+  return isSingle ? call : sequence(call, many(sequence(between, call)));
+}
+
 const lineBreak = optional(literal('\n'));
 
 function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Pattern {

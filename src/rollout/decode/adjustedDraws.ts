@@ -46,7 +46,7 @@ export interface DrawDetails {
 export function isAdjusted(s: SamplingParams): boolean {
   const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
   const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
-  return changed || Boolean(s.toolCalls) || Boolean(s.entropy) || Boolean(s.topLogprobs);
+  return changed || Boolean(s.toolCalls) || Boolean(s.jsonSchema) || Boolean(s.entropy) || Boolean(s.topLogprobs);
 }
 
 /** Throws RangeError for settings that the kernels do not support. */

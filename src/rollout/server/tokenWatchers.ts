@@ -3,17 +3,23 @@
  */
 
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
+import { isConstrained, type TurnConstraint } from '../constrained/callLanguage.ts';
 import { CallGuide, GuidedTurn } from '../constrained/guide.ts';
+import { TokenTrie } from '../constrained/trie.ts';
 import { StopMatcher } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Watchers } from './job.ts';
+
+/** Guides that are kept. Clients can send any number of schemas, and a guide caches masks of the vocabulary. */
+const MAX_GUIDES = 32;
 
 /** Creates the token watchers of requests, and caches guides. */
 export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;
   #vocabulary: Vocabulary | undefined;
-  /** Guides by format and tools, as JSON. */
+  #trie: TokenTrie | undefined;
+  /** Guides by their constraint, as JSON; the last used is the last. */
   readonly #guides = new Map<string, CallGuide>();
 
   constructor(vocabSize: number, makeVocabulary: (() => Vocabulary) | undefined) {
@@ -29,15 +35,23 @@ export class TokenWatchers {
     return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
   }
 
-  #guideOf({ sampling: { toolCalls, toolCallFormat } }: GenerateRequest): GuidedTurn | undefined {
-    if (!toolCalls || toolCalls.length === 0) return undefined;
-    const key = JSON.stringify([toolCallFormat, toolCalls]);
-    let guide = this.#guides.get(key);
-    if (!guide) {
-      guide = new CallGuide(toolCalls, this.#readVocabulary(), this.#vocabSize, toolCallFormat);
-      this.#guides.set(key, guide);
-    }
+  #guideOf({ sampling }: GenerateRequest): GuidedTurn | undefined {
+    if (!isConstrained(sampling)) return undefined;
+    const { toolCalls, toolCallFormat, requiredCalls, jsonSchema, stopTokenIds } = sampling;
+    const constraint = { toolCalls, toolCallFormat, requiredCalls, jsonSchema, stopTokenIds } as TurnConstraint;
+    const key = JSON.stringify(constraint);
+    const guide = this.#guides.get(key) ?? this.#newGuide(constraint);
+    this.#guides.delete(key);
+    this.#guides.set(key, guide);
+    const [oldest] = this.#guides.keys();
+    if (this.#guides.size > MAX_GUIDES) this.#guides.delete(oldest);
     return new GuidedTurn(guide);
+  }
+
+  #newGuide(constraint: TurnConstraint): CallGuide {
+    const vocabulary = this.#readVocabulary();
+    this.#trie ??= new TokenTrie(vocabulary, this.#vocabSize);
+    return new CallGuide(constraint, vocabulary, this.#vocabSize, this.#trie);
   }
 
   #readVocabulary(): Vocabulary {

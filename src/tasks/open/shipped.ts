@@ -48,7 +48,7 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
     }
     const unused = Object.keys(NO_PROMPT).find((key) => key in options);
     if (unused === undefined) return gsm8kToolTask({ shaping: options });
-    throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or leave it out.`);
+    throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove it.`);
   },
   jsonl: async (config, { readText, loadReward }) => {
     const { openJsonl } = await import('../jsonl/open.ts');

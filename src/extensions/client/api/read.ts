@@ -6,15 +6,29 @@ import { ApiError, refuse } from './apiError.ts';
 
 /** Reads a JSON object that has no keys except those of `entries`. Throws ApiError that names the first wrong key or value. */
 export function readBody<const E extends v.ObjectEntries>(entries: E, body: unknown) {
-  if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}. Give a JSON object.`);
+  expectObject(body);
   const known = Object.keys(entries);
   const other = Object.keys(body).find((key) => !known.includes(key));
   if (other !== undefined)
     throw refuse(other.slice(0, 64), `${shown(other)} is not served; known: ${known.join(', ')}.`);
-  // A missing value is passed to its own schema as undefined: that schema's message states better what is allowed than the object's.
-  const missing = Object.fromEntries(known.map((key) => [key, undefined]));
-  return read(v.object(entries), { ...missing, ...body });
+  return read(v.object(entries), withMissing(entries, body));
 }
+
+/** Like `readBody`, but returns other keys unchanged. */
+export function readSome<const E extends v.ObjectEntries>(entries: E, body: unknown) {
+  expectObject(body);
+  return read(v.looseObject(entries), withMissing(entries, body));
+}
+
+function expectObject(body: unknown): asserts body is Record<string, unknown> {
+  if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}. Give a JSON object.`);
+}
+
+/** Adds missing keys as undefined: the message of a key's own schema states better what is allowed than the object's. */
+const withMissing = (entries: object, body: object) => ({
+  ...Object.fromEntries(Object.keys(entries).map((key) => [key, undefined])),
+  ...body,
+});
 
 /** Returns `given` as the schema parses it. Throws ApiError that names the first place that the schema does not allow. */
 export function read<T>(schema: v.GenericSchema<unknown, T>, given: unknown): T {

@@ -45,14 +45,15 @@ export function callsStart(text: string, { callFormat }: ToolParser): number {
 export function readReply(
   tokenizer: ChatTokenizer,
   { tokenIds, stopReason, stopString }: Generation,
-  { parse, tools, sampling: { includeStopStrInOutput: includeStop } }: CallRequest,
+  { parse, oneCall, tools, sampling: { includeStopStrInOutput: includeStop } }: CallRequest,
   parser: ToolParser,
 ): ReadReply {
   const turn = { tokenIds: withoutEnd(tokenIds, stopReason), ...(stopString !== undefined && { stopString }) };
   const named = tools.length > 0 && parser.stopToken !== undefined;
   const text = turnText(tokenizer, turn, { named, includeStop });
   const cut = stopReason === 'length' ? ('length' as const) : ('stop' as const);
-  const found = parse && cut !== 'length' ? parsedBy(parser, text, tools) : [];
+  const all = parse && cut !== 'length' ? parsedBy(parser, text, tools) : [];
+  const found = oneCall ? all.slice(0, 1) : all;
   const calls = found.flatMap((call): CalledTool[] => {
     if (call.error !== undefined) return [];
     return [{ id: call.id ?? `call_${randomId()}`, name: call.name, arguments: JSON.stringify(call.args) }];
@@ -77,14 +78,23 @@ export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallSh
 /** Fields that every object of a completion starts with. */
 export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
 
-/** Returns a complete completion. */
+/** Returns a complete completion with a choice for each answer. */
 export function completionOf(
   head: Head,
   tokenizer: ChatTokenizer,
   request: CallRequest,
-  answer: Answer,
+  ...answers: [Answer, ...Answer[]]
 ): ChatCompletion {
-  const { reply, generation, contextIds } = answer;
+  return {
+    ...head,
+    object: 'chat.completion',
+    choices: answers.map((answer, index) => choiceOf(index, tokenizer, request, answer)),
+    usage: usageOf(...answers),
+    ...(request.returnTokenIds && { prompt_token_ids: [...answers[0].contextIds] }),
+  };
+}
+
+function choiceOf(index: number, tokenizer: ChatTokenizer, request: CallRequest, { reply, generation }: Answer) {
   const { content, calls, finishReason } = reply;
   const message = {
     role: 'assistant' as const,
@@ -94,18 +104,15 @@ export function completionOf(
   };
   const logprobs = logprobsOf(tokenizer, request, generation);
   const ids = request.returnTokenIds && { token_ids: [...generation.tokenIds] };
-  return {
-    ...head,
-    object: 'chat.completion',
-    choices: [{ index: 0, message, logprobs, finish_reason: finishReason, ...ids }],
-    usage: usageOf(answer),
-    ...(request.returnTokenIds && { prompt_token_ids: [...contextIds] }),
-  };
+  return { index, message, logprobs, finish_reason: finishReason, ...stopOf(generation.stopString), ...ids };
 }
 
-/** Returns the token counts of a call. */
-export function usageOf({ contextIds, generation }: Answer): Usage {
-  const [prompt, completion] = [contextIds.length, generation.tokenIds.length];
+const stopOf = (stopString: string | undefined) => (stopString === undefined ? {} : { stop_reason: stopString });
+
+/** Returns the token counts of a call, whose answers have one context. */
+export function usageOf(...answers: [Answer, ...Answer[]]): Usage {
+  const prompt = answers[0].contextIds.length;
+  const completion = answers.reduce((sum, { generation }) => sum + generation.tokenIds.length, 0);
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
@@ -113,9 +120,15 @@ export function usageOf({ contextIds, generation }: Answer): Usage {
 export function chunkOf(
   head: Head,
   delta: ChunkDelta,
-  { finishReason = null, logprobs }: { finishReason?: FinishReason | null; logprobs?: Logprobs | null } = {},
+  options: {
+    finishReason?: FinishReason | null;
+    logprobs?: Logprobs | null;
+    stopString?: string | undefined;
+    index?: number;
+  } = {},
 ): ChatCompletionChunk {
-  const choice = { index: 0, delta, finish_reason: finishReason, ...(logprobs && { logprobs }) };
+  const { finishReason = null, logprobs, stopString, index = 0 } = options;
+  const choice = { index, delta, finish_reason: finishReason, ...(logprobs && { logprobs }), ...stopOf(stopString) };
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 

@@ -1,21 +1,27 @@
-/** Reads the parameters of `chat.completions.create`. A parameter that is not served ends in an error that says so. */
+/**
+ * Reads the parameters of `chat.completions.create`. How each field is treated is decided here alone: `parameters` has the served fields,
+ * HINTS those that change nothing in what is sampled, REFUSED those that would change it but cannot be served. Any other field is a hint.
+ */
 
 import * as v from 'valibot';
 import type { Tool } from '../../../tasks/tool.ts';
-import { isObject } from '../../../tasks/toolSchema.ts';
+import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
 import type { SamplingParams } from '../../../rollout/types.ts';
 import { ApiError, refuse } from './apiError.ts';
+import { readSchema } from './jsonSchema.ts';
 import { type ChatMessage, messagesSchema, toolsSchema } from './messages.ts';
 import { between, readBody, recordOf, text, whole } from './read.ts';
 
 /** Properties of a run that its requests are validated against. */
 export interface ServedModel {
-  /** The model name that requests can give. */
+  /** The run's name. */
   name: string;
   temperature: number;
   vocabSize: number;
   /** Number of end tokens; each of them stops every reply. */
   eosTokens: number;
+  /** True to refuse hints instead of taking them. */
+  strict?: boolean;
 }
 
 export interface CallRequest {
@@ -25,6 +31,14 @@ export interface CallRequest {
   toolsKey: string;
   /** False for tool_choice: none. Calls in the reply then stay text. */
   parse: boolean;
+  /** Tools that the reply must call, for a tool_choice that forces a call. */
+  required?: Tool[] | undefined;
+  /** True for parallel_tool_calls: false. Only the first call of a reply is returned. */
+  oneCall?: boolean;
+  /** Schema of the reply's JSON, for a response_format other than text. */
+  jsonSchema?: ArgumentSchema | undefined;
+  /** Number of replies. Each is a row of its own in the episode. Default: 1. */
+  n?: number;
   stream: boolean;
   includeUsage: boolean;
   logprobs: boolean;
@@ -35,17 +49,53 @@ export interface CallRequest {
   sampling: Partial<SamplingParams>;
   metadata: Readonly<Record<string, string>>;
   user: string | undefined;
+  /** Names of fields that were taken and change nothing. */
+  hints?: readonly string[];
 }
+
+/** Fields that change nothing in what is sampled, with the values that are not even counted. */
+export const HINTS: Readonly<Record<string, readonly unknown[]>> = {
+  store: [false],
+  service_tier: ['auto', 'default'],
+  reasoning_effort: [],
+  verbosity: [],
+  prompt_cache_key: [],
+  prompt_cache_retention: [],
+  safety_identifier: [],
+  prediction: [],
+};
+
+const AS_FORMAT = 'give response_format';
+const AS_TEXT = 'the model reads and writes text alone';
+const NO_TEMPLATE = "the prompt is written by the run's chat template";
+/** Fields that would change the reply in a way that cannot be served, with the reason. */
+export const REFUSED: Readonly<Record<string, string>> = {
+  functions: 'give tools',
+  function_call: 'give tool_choice',
+  audio: AS_TEXT,
+  web_search_options: 'give a tool that searches',
+  guided_json: AS_FORMAT,
+  guided_regex: AS_FORMAT,
+  guided_choice: AS_FORMAT,
+  guided_grammar: AS_FORMAT,
+  structured_outputs: AS_FORMAT,
+  chat_template: NO_TEMPLATE,
+  chat_template_kwargs: NO_TEMPLATE,
+  add_generation_prompt: NO_TEMPLATE,
+  continue_final_message: NO_TEMPLATE,
+  best_of: 'give n',
+  use_beam_search: 'tokens are sampled',
+  ignore_eos: 'give min_tokens',
+};
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_STOPS = 16;
+const MAX_CHOICES = 128;
 /** Maximum number of alternatives that the sampler returns per token. */
 const MAX_TOP_LOGPROBS = 8;
 
 const flag = v.boolean('true or false');
 const nonEmpty = (words: string) => v.pipe(v.string(words), v.minLength(1, words));
-const only = (allowed: readonly (string | number)[], why: string) =>
-  v.picklist(allowed, `${allowed.map((one) => JSON.stringify(one)).join(', ')}; ${why}`);
 
 const STOP = `a text, or a list of at most ${MAX_STOPS}, none of them empty`;
 const stop = v.pipe(
@@ -54,7 +104,31 @@ const stop = v.pipe(
 );
 
 const OPTIONS = '{ include_usage: true or false }';
-const FORMAT = '{ type: "text" }; JSON is constrained only in tool calls';
+const FORMAT = '{ type: "text" }, { type: "json_object" } or { type: "json_schema", json_schema: { name, schema } }';
+const responseFormat = v.variant(
+  'type',
+  [
+    v.object({ type: v.literal('text') }),
+    v.object({ type: v.literal('json_object') }),
+    v.object({
+      type: v.literal('json_schema'),
+      json_schema: v.object({ schema: v.optional(v.unknown(), {}) }, FORMAT),
+    }),
+  ],
+  FORMAT,
+);
+
+const CHOICE = '"auto", "none", "required" or { type: "function", function: { name } }';
+const toolChoice = v.union(
+  [
+    v.picklist(['auto', 'none', 'required']),
+    v.pipe(
+      v.object({ type: v.literal('function'), function: v.object({ name: v.string() }) }),
+      v.transform((given) => given.function),
+    ),
+  ],
+  CHOICE,
+);
 
 /** Returns the schemas of every parameter except `messages` and `tools`. */
 function parameters(vocabSize: number, mostStops: number) {
@@ -64,10 +138,9 @@ function parameters(vocabSize: number, mostStops: number) {
   const stopIds = `a list of at most ${mostStops} token ids, from 0 to ${vocabSize - 1}`;
   return v.partial(
     v.object({
-      stream_options: recordOf<boolean | undefined>(
-        v.tuple([v.literal('include_usage'), v.optional(flag)]),
-        1,
-        OPTIONS,
+      stream_options: v.pipe(
+        v.custom<Readonly<Record<string, unknown>>>(isObject, OPTIONS),
+        v.check(({ include_usage: usage }) => [true, false, null, undefined].includes(usage as boolean), OPTIONS),
       ),
       logit_bias: v.pipe(
         recordOf(v.tuple([biasKey, between(-100, 100)]), 64, bias),
@@ -94,19 +167,19 @@ function parameters(vocabSize: number, mostStops: number) {
       min_tokens: whole(0, MAX_TOKENS),
       include_stop_str_in_output: flag,
       return_token_ids: flag,
-      // Only one value of each is served. Any other would have to be ignored.
-      n: only([1], 'a trajectory has one reply at a time: make a client for each sample'),
-      tool_choice: only(['auto', 'none'], 'a reply is sampled freely, so no call can be forced'),
-      parallel_tool_calls: v.literal(true, 'true; the model decides how many calls it makes'),
-      response_format: v.object({ type: v.literal('text', FORMAT) }, FORMAT),
+      n: whole(1, MAX_CHOICES),
+      tool_choice: toolChoice,
+      parallel_tool_calls: flag,
+      response_format: responseFormat,
       modalities: v.custom((given) => ['"text"', '["text"]'].includes(JSON.stringify(given)), '["text"]'),
-      store: v.literal(false, 'false; completions are stored only for training'),
-      service_tier: only(['auto', 'default'], 'there is one'),
     }),
   ).entries;
 }
 
-/** Returns the request. Throws ApiError that names the first parameter that is wrong, unknown or not served. */
+/**
+ * Returns the request, with the names of the hints that it takes. Throws ApiError that names the first parameter that is wrong or cannot
+ * be served, for a strict model also the first hint.
+ */
 export function readRequest(body: unknown, model: ServedModel): CallRequest {
   const { vocabSize, eosTokens } = model;
   const entries = {
@@ -114,18 +187,48 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
     tools: v.optional(toolsSchema, []),
     ...parameters(vocabSize, 4 - eosTokens),
   };
-  const given = readBody(entries, isObject(body) ? withoutNull(body) : body);
-  checkModel(given, model);
+  const hints: string[] = [];
+  const hint = (name: string, refusal: () => ApiError) => {
+    if (model.strict) throw refusal();
+    hints.push(name.slice(0, 64));
+  };
+  const given = readBody(entries, isObject(body) ? served(body, Object.keys(entries), hint) : body);
   const { messages, tools, stream = false, stream_options: options, logprobs = false, top_logprobs: top = 0 } = given;
   if (options && !stream) throw refuse('stream_options', 'stream_options needs stream: true.');
   if (top !== 0 && !logprobs) throw refuse('top_logprobs', 'top_logprobs needs logprobs: true.');
+  const { model: asked, temperature, parallel_tool_calls: isParallel = true, response_format: format } = given;
+  if (asked !== undefined && asked !== model.name) hint('model', () => otherModel(asked, model));
+  if (temperature !== undefined && temperature !== model.temperature)
+    hint('temperature', () => otherTemperature(temperature, model));
+  if (!isParallel && tools.length > 0)
+    hint('parallel_tool_calls', () =>
+      refuse(
+        'parallel_tool_calls',
+        'parallel_tool_calls is false; allowed: true. The model decides how many calls it makes.',
+      ),
+    );
+  for (const name of Object.keys(options ?? {}))
+    if (name !== 'include_usage')
+      hint(`stream_options.${name}`, () => unknown(`stream_options.${name}`, ['include_usage']));
+  const jsonSchema = format && jsonSchemaOf(format, hint);
+  const required = requiredTools(given.tool_choice, tools);
+  const constrained = required ? 'tool_choice' : jsonSchema && 'response_format';
+  if (constrained && given.min_tokens)
+    throw refuse(
+      'min_tokens',
+      `min_tokens is ${given.min_tokens}, but ${constrained} decides where the reply ends. Leave one of them out.`,
+    );
   return {
     messages,
     tools,
     toolsKey: JSON.stringify(tools.map(({ name, description, parameters: schema }) => [name, description, schema])),
     parse: tools.length > 0 && given.tool_choice !== 'none',
+    ...(required && { required }),
+    ...(!isParallel && { oneCall: true }),
+    ...(jsonSchema && { jsonSchema }),
+    ...(given.n !== undefined && given.n > 1 && { n: given.n }),
     stream,
-    includeUsage: options?.['include_usage'] ?? false,
+    includeUsage: options?.['include_usage'] === true,
     logprobs,
     returnTokenIds: given.return_token_ids ?? false,
     seed: given.seed,
@@ -146,7 +249,52 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
     }),
     metadata: given.metadata ?? {},
     user: given.user,
+    ...(hints.length > 0 && { hints }),
   };
+}
+
+type Hint = (name: string, refusal: () => ApiError) => void;
+
+/** Returns the fields that are served. Null counts as absent. Reports hints, and throws ApiError for a field of REFUSED. */
+function served(body: object, known: readonly string[], hint: Hint): object {
+  const given = Object.entries(body).filter(([, value]) => value !== null && value !== undefined);
+  for (const [name, value] of given) {
+    if (known.includes(name)) continue;
+    const why = ownValue(REFUSED, name);
+    if (why !== undefined) throw refuse(name, `"${name}" is not served; ${why}.`);
+    if (!ownValue(HINTS, name)?.includes(value)) hint(name, () => unknown(name, known));
+  }
+  return Object.fromEntries(given.filter(([name]) => known.includes(name)));
+}
+
+const ownValue = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
+
+const unknown = (name: string, known: readonly string[]): ApiError =>
+  refuse(name.slice(0, 64), `${JSON.stringify(name.slice(0, 64))} is not served; known: ${known.join(', ')}.`);
+
+/** Returns the tools that must be called; undefined if none must. */
+function requiredTools(choice: v.InferOutput<typeof toolChoice> | undefined, tools: Tool[]): Tool[] | undefined {
+  if (choice === undefined || choice === 'auto' || choice === 'none') return undefined;
+  const named = choice === 'required' ? tools : tools.filter(({ name }) => name === choice.name);
+  if (named.length > 0) return named;
+  const what = choice === 'required' ? '"required"' : `the tool ${JSON.stringify(choice.name.slice(0, 64))}`;
+  throw refuse(
+    'tool_choice',
+    `tool_choice is ${what}, but tools has no such tool. Give it in tools, or leave tool_choice out.`,
+  );
+}
+
+function jsonSchemaOf(format: v.InferOutput<typeof responseFormat>, hint: Hint): ArgumentSchema | undefined {
+  if (format.type === 'text') return undefined;
+  if (format.type === 'json_object') return { type: 'object' };
+  const at = 'response_format.json_schema.schema';
+  const { schema, unenforced } = readSchema(format.json_schema.schema, at);
+  for (const keyword of unenforced)
+    hint(`response_format.${keyword}`, () =>
+      refuse(at, `The schema has "${keyword}", which is not enforced here. Leave it out.`),
+    );
+  return schema;
 }
 
 /** Returns the object without null and undefined values, which count as absent. */
@@ -155,20 +303,16 @@ const withoutNull = <T extends object>(given: T) =>
     [K in keyof T]?: NonNullable<T[K]>;
   };
 
-function checkModel(
-  { model: asked, temperature }: { model?: string | undefined; temperature?: number | undefined },
-  { name, ...run }: ServedModel,
-): void {
-  if (asked !== undefined && asked !== name)
-    throw new ApiError(`There is no model ${JSON.stringify(asked)}. This run serves "${name}".`, {
-      status: 404,
-      param: 'model',
-      code: 'model_not_found',
-    });
-  if (temperature !== undefined && temperature !== run.temperature)
-    throw refuse(
-      'temperature',
-      `temperature is ${temperature}, but the run samples and trains at ${run.temperature} (rollout.temperature), which ` +
-        'divides every logit of the loss. Leave it out, or set that key.',
-    );
-}
+const otherModel = (asked: string, { name }: ServedModel): ApiError =>
+  new ApiError(`There is no model ${JSON.stringify(asked)}. This run serves "${name}".`, {
+    status: 404,
+    param: 'model',
+    code: 'model_not_found',
+  });
+
+const otherTemperature = (temperature: number, run: ServedModel): ApiError =>
+  refuse(
+    'temperature',
+    `temperature is ${temperature}, but the run samples and trains at ${run.temperature} (rollout.temperature), which ` +
+      'divides every logit of the loss. Leave it out, or set that key.',
+  );

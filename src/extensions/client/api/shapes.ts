@@ -33,13 +33,20 @@ export interface ToolShape {
 export interface CompletionParams {
   /** The conversation, at least one message. */
   messages: readonly MessageShape[];
-  /** Any name for `Learner.client`; over HTTP, the run's name. */
+  /** Any name: there is one model. */
   model?: string;
   /** Tools that the model can call. Default: none. */
   tools?: readonly ToolShape[] | null;
-  /** 'none' = calls in the reply stay text. */
-  tool_choice?: 'auto' | 'none' | null;
-  /** Must be the run's rollout.temperature, because the trainer divides every logit by that. */
+  /** 'none' = calls in the reply stay text; 'required' or a named tool = the reply is calls. */
+  tool_choice?: 'auto' | 'none' | 'required' | { type: 'function'; function: { name: string } } | null;
+  /** False to return only the first call of a reply. */
+  parallel_tool_calls?: boolean | null;
+  /** Constrains the reply to JSON. */
+  response_format?:
+    | { type: 'text' | 'json_object' }
+    | { type: 'json_schema'; json_schema: { name?: string; schema?: Record<string, unknown>; strict?: boolean | null } }
+    | null;
+  /** Replies are sampled at the run's rollout.temperature, whatever is given, because the trainer divides every logit by that. */
   temperature?: number | null;
   /** Keeps the smallest set of tokens whose probability mass reaches this value, 0 to 1. */
   top_p?: number | null;
@@ -51,7 +58,7 @@ export interface CompletionParams {
   stop?: string | readonly string[] | null;
   /** Samples with this seed instead of the run's. */
   seed?: number | null;
-  /** Must be 1: every sample is an episode of its own. */
+  /** Number of replies. All are part of the episode: the first continues it, each of the others is a fork. */
   n?: number | null;
   /** True to return the log-prob of each token. */
   logprobs?: boolean | null;
@@ -133,12 +140,14 @@ interface Head {
 export interface ChatCompletion extends Head {
   /** Distinguishes an answer from a chunk. */
   object: 'chat.completion';
-  /** Always exactly one. */
+  /** One for each of `n`. */
   choices: {
     index: number;
     message: { role: 'assistant'; content: string | null; refusal: null; tool_calls?: ToolCallShape[] };
     logprobs: Logprobs | null;
     finish_reason: FinishReason;
+    /** vLLM's; the stop string that ended the reply. Undefined if none did. */
+    stop_reason?: string;
     /** vLLM's; only with `return_token_ids`. */
     token_ids?: number[];
   }[];
@@ -163,7 +172,14 @@ export interface ChatCompletionChunk extends Head {
   /** Distinguishes a chunk from a complete answer. */
   object: 'chat.completion.chunk';
   /** Always exactly one. */
-  choices: { index: number; delta: ChunkDelta; logprobs?: Logprobs | null; finish_reason: FinishReason | null }[];
+  choices: {
+    index: number;
+    delta: ChunkDelta;
+    logprobs?: Logprobs | null;
+    finish_reason: FinishReason | null;
+    /** vLLM's; the stop string that ended the reply. */
+    stop_reason?: string;
+  }[];
   /** Set in the last chunk if `stream_options.include_usage` is set. */
   usage?: Usage | null;
 }

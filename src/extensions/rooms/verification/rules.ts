@@ -17,6 +17,7 @@ const OFF = {
   logitBias: undefined,
   stop: undefined,
   toolCalls: undefined,
+  jsonSchema: undefined,
 } as const satisfies { [K in keyof SamplingParams]?: unknown };
 
 /** Returns the first setting that affects sampling in addition to the temperature; undefined if all can be checked. */

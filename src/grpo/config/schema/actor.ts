@@ -81,7 +81,7 @@ const optim = part({
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
-    why: 'Policy loss. From algorithm.name.',
+    why: 'Policy loss. The default comes from algorithm.name.',
     verl: 'actor_rollout_ref.actor.policy_loss.loss_mode',
     trl: 'loss_type',
     note: "TRL's loss_type is loss and aggregation; algorithm.name sets both",
@@ -134,7 +134,9 @@ const policyLoss = v.looseObject({
 
 export const actor = part({
   ppoMiniBatchSize: count(8, 'prompts', {
-    why: 'Prompts per update. Updates per step = trainBatchSize / ppoMiniBatchSize.',
+    why:
+      'Prompts per update. Updates per step = trainBatchSize / ppoMiniBatchSize. If not written: the divisor of ' +
+      'trainBatchSize that is nearest to 8.',
     verl: '=',
     trl: 'per_device_train_batch_size',
     note: 'prompts; TRL counts samples: x rollout.n',
@@ -151,7 +153,7 @@ export const actor = part({
     note: 'micro-batches are split by tokens',
   }),
   lossAggMode: choice(undefined, LOSS_AGG_MODES, {
-    why: 'How token losses are reduced to one number. From algorithm.name.',
+    why: 'How token losses are reduced to one number. The default comes from algorithm.name.',
     verl: '=',
     ofLoss: true,
   }),
@@ -161,14 +163,14 @@ export const actor = part({
     ofLoss: true,
   }),
   clipRatioLow: number(undefined, ANY, '', {
-    why: 'Lower clip: ratio >= 1 - clipRatioLow. From algorithm.name.',
+    why: 'Lower clip: ratio >= 1 - clipRatioLow. The default comes from algorithm.name.',
     verl: '=',
     trl: 'epsilon',
     live: true,
     ofLoss: true,
   }),
   clipRatioHigh: number(undefined, ANY, '', {
-    why: 'Upper clip: ratio <= 1 + clipRatioHigh. From algorithm.name.',
+    why: 'Upper clip: ratio <= 1 + clipRatioHigh. The default comes from algorithm.name.',
     verl: '=',
     trl: 'epsilon_high',
     note: 'cispo: the bound of the weight is this number in TRL, and 1 + this number in verl and here; see wMax',
@@ -176,7 +178,7 @@ export const actor = part({
     ofLoss: true,
   }),
   clipRatioC: number(undefined, [1, Infinity], '', {
-    why: 'Dual-clip constant, above 1. From algorithm.name.',
+    why: 'Dual-clip constant, above 1. The default comes from algorithm.name.',
     verl: '=',
     trl: 'delta',
     note: 'dual clip',

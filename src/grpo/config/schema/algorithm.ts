@@ -26,7 +26,7 @@ export const algorithm = part({
     'Published method. Sets loss, advantage, aggregation and clip range together.',
   ),
   advEstimator: known(undefined, advantageNames, {
-    why: 'Advantage estimator. From algorithm.name.',
+    why: 'Advantage estimator. The default comes from algorithm.name.',
     verl: '=',
     trl: 'multi_objective_aggregation',
     note: 'TRL: grpo, or gdpo by normalize_then_sum',
@@ -49,13 +49,13 @@ export const algorithm = part({
   raeDecay: number(0.95, SHARE, '', "rae: share of its value that a role's baseline keeps at each sample of the role."),
   gamma: number(1, SHARE, '', { why: 'Discount per token or turn, for estimators with a discount.', verl: '=' }),
   maskTruncated: flag(undefined, {
-    why: 'Do not train on samples truncated at the length limit. From algorithm.name.',
+    why: 'Do not train on samples truncated at the length limit. The default comes from algorithm.name.',
     trl: 'mask_truncated_completions',
   }),
   filterGroups: v.optional(
     part({
       enable: flag(undefined, {
-        why: 'Replace groups whose samples all have the same score (DAPO). From algorithm.name.',
+        why: 'Replace groups whose samples all have the same score (DAPO). The default comes from algorithm.name.',
         verl: '=',
       }),
       metric: choice('acc', ['acc', 'score'], { why: 'Value that must differ within a group.', verl: '=' }),

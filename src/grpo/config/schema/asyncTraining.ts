@@ -19,6 +19,12 @@ export const asyncTraining = part({
     why: 'Requests in flight at a sync continue under the new weights; false = they finish first. Has an effect if stalenessThreshold is above 0.',
     verl: '=',
   }),
+  maxOffPolicyThreshold: count(8, 'syncs', {
+    min: 0,
+    why: "Maximum age of a group's oldest token. An older group is dropped, and another problem takes its place. A low maximum drops long and slow samples more often than others.",
+    verl: 'trainer.v1.sampler.max_off_policy_threshold',
+    note: "in verl's V1 trainer, whose max_off_policy_strategy is asyncTraining.onStale",
+  }),
   onStale: choice(
     'drop',
     ['drop', 'wait'],

@@ -30,7 +30,12 @@ export function judgedSample(
 ): JudgedSample | number {
   const { dataSource = '' } = sample.problem;
   const criteria = all.filter(({ when }) => !when || when.dataSource.includes(dataSource));
-  const texts = { question: question(sample), response: sample.response, answer: sample.problem.answer };
+  const texts = {
+    question: question(sample),
+    response: sample.response,
+    trace: sample.messages.map(({ role, content }) => `${role}: ${content}`).join('\n'),
+    answer: sample.problem.answer,
+  };
   const length = Object.entries(texts).reduce(
     (sum, [name, { length: n }]) => sum + (prompt.includes(`{${name}}`) ? n : 0),
     0,

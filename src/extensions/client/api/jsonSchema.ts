@@ -1,0 +1,158 @@
+/** Reads the JSON schema of a `response_format` in the form that the grammar takes (rollout/constrained/jsonGrammar.ts). */
+
+import { MAX_RANGE } from '../../../rollout/constrained/jsonGrammar.ts';
+import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
+import { refuse } from './apiError.ts';
+
+interface ReadSchema {
+  schema: ArgumentSchema;
+  /** Keywords of the schema that the grammar does not enforce. */
+  unenforced: string[];
+}
+
+type Given = Record<string, unknown>;
+
+/** Limits of one schema, with its references replaced. */
+const MAX_NODES = 1000;
+const MAX_DEPTH = 32;
+/** Longest `maxLength` that the automaton unrolls. */
+const MAX_LENGTH = 512;
+
+const ENFORCED = ['type', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref', 'properties', 'required', 'items'];
+const PARTLY = ['additionalProperties', 'minItems', 'minimum', 'maximum', 'minLength', 'maxLength'];
+const ANNOTATIONS = [
+  'title',
+  'description',
+  'default',
+  'examples',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  'discriminator',
+];
+const HEADS = ['$schema', '$id', '$comment', '$defs', 'definitions'];
+const KNOWN = new Set([...ENFORCED, ...PARTLY, ...ANNOTATIONS, ...HEADS]);
+
+/** Reads a schema. Throws ApiError about `param` for one that is wrong, recursive or too large. */
+export function readSchema(root: unknown, param: string): ReadSchema {
+  const reader = new SchemaReader(root, param);
+  return { schema: reader.read(root, []), unenforced: [...reader.unenforced] };
+}
+
+class SchemaReader {
+  readonly unenforced = new Set<string>();
+  readonly #root: unknown;
+  readonly #param: string;
+  #nodes = 0;
+
+  constructor(root: unknown, param: string) {
+    this.#root = root;
+    this.#param = param;
+  }
+
+  /** @param refs references that led here */
+  read(given: unknown, refs: readonly string[], depth = 0): ArgumentSchema {
+    if (given === true) return {};
+    if (!isObject(given)) throw this.#refuse(`has ${JSON.stringify(given)?.slice(0, 60)} where a schema is expected`);
+    if (++this.#nodes > MAX_NODES || depth > MAX_DEPTH)
+      throw this.#refuse(`is larger than ${MAX_NODES} schemas or deeper than ${MAX_DEPTH}`);
+    for (const keyword of Object.keys(given)) if (!KNOWN.has(keyword)) this.unenforced.add(keyword);
+    const next = (one: unknown) => this.read(one, refs, depth + 1);
+    const { $ref: ref, allOf, type } = given;
+    if (typeof ref === 'string') return this.read(this.#target(ref, refs), [...refs, ref], depth + 1);
+    if (Array.isArray(allOf)) return next(this.#merged(given, allOf, refs));
+    if ('const' in given) return { enum: [given['const']] };
+    if (given['enum'] !== undefined) return { enum: this.#list(given['enum'], 'enum') };
+    const alternatives = given['anyOf'] ?? given['oneOf'];
+    if (alternatives !== undefined) return { anyOf: this.#list(alternatives, 'anyOf').map(next) };
+    if (Array.isArray(type)) return { anyOf: this.#list(type, 'type').map((one) => next({ ...given, type: one })) };
+    return this.#typed(given, next);
+  }
+
+  #typed(given: Given, next: (one: unknown) => ArgumentSchema): ArgumentSchema {
+    const { type = 'properties' in given ? 'object' : undefined } = given;
+    const number = (key: string) => (typeof given[key] === 'number' ? { [key]: given[key] } : {});
+    switch (type) {
+      case undefined:
+        return {};
+      case 'boolean':
+      case 'null':
+        return { type };
+      case 'string':
+        if (Number(given['maxLength']) > MAX_LENGTH) this.unenforced.add('maxLength');
+        return { type, ...number('minLength'), ...(Number(given['maxLength']) <= MAX_LENGTH && number('maxLength')) };
+      case 'integer':
+      case 'number':
+        this.#noteBounds(given, type);
+        return { type, ...number('minimum'), ...number('maximum') };
+      case 'array':
+        if (Number(given['minItems']) > 1) this.unenforced.add('minItems');
+        return { type, ...number('minItems'), ...('items' in given && { items: next(given['items']) }) };
+      case 'object':
+        return this.#object(given, next);
+      default:
+        throw this.#refuse(`has the type ${JSON.stringify(type)?.slice(0, 60)}`);
+    }
+  }
+
+  /** The grammar has the values of a small range of integers, otherwise only the sign. */
+  #noteBounds({ minimum, maximum }: Given, type: string): void {
+    if (type === 'integer' && Number(maximum) - Number(minimum) < MAX_RANGE) return;
+    if (minimum !== undefined && minimum !== 0) this.unenforced.add('minimum');
+    if (maximum !== undefined) this.unenforced.add('maximum');
+  }
+
+  #object(given: Given, next: (one: unknown) => ArgumentSchema): ArgumentSchema {
+    const { properties, required = [], additionalProperties: more } = given;
+    const others = more === undefined ? {} : { additionalProperties: typeof more === 'boolean' ? more : next(more) };
+    if (properties === undefined) return { type: 'object', ...others };
+    if (!isObject(properties)) throw this.#refuse('has properties that are not an object');
+    const isNamed = (name: unknown) => typeof name === 'string' && Object.hasOwn(properties, name);
+    if (!Array.isArray(required) || !required.every(isNamed))
+      throw this.#refuse('requires a property that is not among its properties');
+    const schemas = Object.entries(properties).map(([name, one]) => [name, next(one)] as const);
+    return { type: 'object', properties: Object.fromEntries(schemas), required: required as string[], ...others };
+  }
+
+  /** Returns one schema for the object and all of `allOf`. */
+  #merged({ allOf: _, ...rest }: Given, all: unknown[], refs: readonly string[]): Given {
+    const parts = all.map((one) => {
+      if (!isObject(one)) throw this.#refuse('has an allOf without schemas');
+      return typeof one['$ref'] === 'string' ? this.#target(one['$ref'], refs) : one;
+    });
+    return parts.filter(isObject).reduce<Given>(
+      (merged, part) => ({
+        ...merged,
+        ...part,
+        ...('properties' in merged && 'properties' in part
+          ? { properties: { ...(merged['properties'] as Given), ...(part['properties'] as Given) } }
+          : {}),
+        ...('required' in merged && 'required' in part
+          ? { required: [merged['required'], part['required']].flat() }
+          : {}),
+      }),
+      rest,
+    );
+  }
+
+  #target(ref: string, refs: readonly string[]): unknown {
+    if (refs.includes(ref)) throw this.#refuse(`refers to itself by ${JSON.stringify(ref.slice(0, 60))}`);
+    const [head, ...path] = ref.split('/').map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+    const found = path.reduce<unknown>(
+      (at, part) => (isObject(at) && Object.hasOwn(at, part) ? at[part] : undefined),
+      head === '#' ? this.#root : undefined,
+    );
+    if (found === undefined)
+      throw this.#refuse(`refers to ${JSON.stringify(ref.slice(0, 60))}, which it does not have`);
+    return found;
+  }
+
+  #list(given: unknown, keyword: string): unknown[] {
+    if (Array.isArray(given) && given.length > 0) return given;
+    throw this.#refuse(`has an ${keyword} that is not a list of at least one`);
+  }
+
+  #refuse(what: string) {
+    return refuse(this.#param, `The schema ${what}. Give a JSON schema with local, not recursive references.`);
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * Agents that others wrote, against `webgrpo serve` over a scripted engine: each client runs a tool loop by its default settings, with only
+ * its address, key and model changed. Python's clients: test/gpu/agentClients.node.test.ts.
+ */
+
+import { createAnthropic } from '@ai-sdk/anthropic';
+import { createOpenAI } from '@ai-sdk/openai';
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
+import Anthropic from '@anthropic-ai/sdk';
+import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages';
+import { ChatOpenAI } from '@langchain/openai';
+import { Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, tool as agentTool } from '@openai/agents';
+import { generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from 'ai';
+import OpenAI from 'openai';
+import { expect, test } from 'vitest';
+import { callsCalculator, servedRun } from '../servedRun.ts';
+
+Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });
+
+const QUESTION = 'What is 6 times 7?';
+const NAME = 'calculator';
+const DESCRIPTION = 'Computes.';
+const PARAMETERS = {
+  type: 'object' as const,
+  properties: { expression: { type: 'string' as const } },
+  required: ['expression'],
+  additionalProperties: false as const,
+};
+const FUNCTION = { name: NAME, description: DESCRIPTION, parameters: PARAMETERS };
+
+/** Returns the answer of an agent whose requests go to `url`, an address without /v1. */
+type Client = (url: string, calculate: (args: unknown) => string) => Promise<string | undefined>;
+
+const apiKey = 'none';
+const model = 'talking';
+const openai = (url: string) => new OpenAI({ apiKey, baseURL: `${url}/v1`, maxRetries: 0 });
+const anthropic = (url: string) => new Anthropic({ apiKey, baseURL: url, maxRetries: 0 });
+const tools = (calculate: (args: unknown) => string) => ({
+  [NAME]: tool({
+    description: DESCRIPTION,
+    inputSchema: jsonSchema<object>(PARAMETERS),
+    execute: (args) => calculate(args),
+  }),
+});
+
+/** Vercel's `ai` with a provider, complete or streamed. */
+const ai =
+  (provider: (url: string) => LanguageModel, isStreamed = false): Client =>
+  async (url, calculate) => {
+    const asked = {
+      ...{ model: provider(url), prompt: QUESTION, tools: tools(calculate) },
+      ...{ stopWhen: stepCountIs(4), maxRetries: 0 },
+    };
+    if (!isStreamed) return (await generateText(asked)).text;
+    const { textStream, totalUsage } = streamText({ ...asked, onError: ({ error }) => expect(error).toBeUndefined() });
+    let text = '';
+    for await (const piece of textStream) text += piece;
+    expect((await totalUsage).inputTokens).toBeGreaterThan(10);
+    return text;
+  };
+
+const byOpenAI = (url: string) => createOpenAI({ apiKey, baseURL: `${url}/v1` });
+const byAnthropic = (url: string) => createAnthropic({ apiKey, baseURL: `${url}/v1` })(model);
+
+/** @openai/agents with one of its models, complete or streamed. */
+const agents =
+  (Model: typeof OpenAIResponsesModel | typeof OpenAIChatCompletionsModel, stream: boolean): Client =>
+  async (url, calculate) => {
+    const calculator = agentTool({ ...FUNCTION, strict: true, execute: async (args) => calculate(args) });
+    const agent = new Agent({
+      name: 'solver',
+      instructions: 'Use the calculator.',
+      tools: [calculator],
+      model: new Model(openai(url) as never, model),
+    });
+    const runner = new Runner({ tracingDisabled: true });
+    if (!stream) return (await runner.run(agent, QUESTION)).finalOutput;
+    const result = await runner.run(agent, QUESTION, { stream: true });
+    await result.completed;
+    return result.finalOutput;
+  };
+
+const langchain =
+  (useResponsesApi: boolean): Client =>
+  async (url, calculate) => {
+    const chat = new ChatOpenAI({
+      model,
+      apiKey,
+      useResponsesApi,
+      configuration: { baseURL: `${url}/v1` },
+      maxRetries: 0,
+    });
+    const bound = chat.bindTools([{ type: 'function', function: FUNCTION }]);
+    const messages: (HumanMessage | AIMessage | ToolMessage)[] = [new HumanMessage(QUESTION)];
+    for (let turn = 0; turn < 4; turn++) {
+      const reply = await bound.invoke(messages);
+      messages.push(reply);
+      if (!reply.tool_calls?.length) return reply.text;
+      for (const { id, args } of reply.tool_calls)
+        messages.push(new ToolMessage({ content: calculate(args), tool_call_id: id! }));
+    }
+    return undefined;
+  };
+
+const CLIENTS: Record<string, Client> = {
+  'openai chat, runTools': async (url, calculate) => {
+    const run = openai(url).chat.completions.runTools({
+      model,
+      messages: [{ role: 'user', content: QUESTION }],
+      tools: [{ type: 'function', function: { ...FUNCTION, parse: JSON.parse, function: calculate } }],
+    });
+    return (await run.finalContent()) ?? undefined;
+  },
+  'openai responses, by previous_response_id': async (url, calculate) => {
+    const client = openai(url);
+    const asked = { model, tools: [{ type: 'function' as const, ...FUNCTION, strict: true }] };
+    let response = await client.responses.create({ ...asked, input: QUESTION });
+    for (;;) {
+      const calls = response.output.filter((item) => item.type === 'function_call');
+      if (calls.length === 0) return response.output_text;
+      const input = calls.map(({ call_id, arguments: args }) => {
+        return { type: 'function_call_output' as const, call_id, output: calculate(JSON.parse(args)) };
+      });
+      response = await client.responses.stream({ ...asked, input, previous_response_id: response.id }).finalResponse();
+    }
+  },
+  '@openai/agents responses': agents(OpenAIResponsesModel, false),
+  '@openai/agents responses, streamed': agents(OpenAIResponsesModel, true),
+  '@openai/agents chat, streamed': agents(OpenAIChatCompletionsModel, true),
+  'ai with @ai-sdk/openai': ai((url) => byOpenAI(url)(model)),
+  'ai with @ai-sdk/openai, streamed': ai((url) => byOpenAI(url)(model), true),
+  'ai with @ai-sdk/openai chat': ai((url) => byOpenAI(url).chat(model)),
+  'ai with @ai-sdk/anthropic': ai(byAnthropic),
+  'ai with @ai-sdk/anthropic, streamed': ai(byAnthropic, true),
+  'ai with @ai-sdk/openai-compatible, streamed': ai(
+    (url) => createOpenAICompatible({ name: 'webgrpo', apiKey, baseURL: `${url}/v1`, includeUsage: true })(model),
+    true,
+  ),
+  '@anthropic-ai/sdk, toolRunner': async (url, calculate) => {
+    const runner = anthropic(url).beta.messages.toolRunner({
+      ...{ model, max_tokens: 100, messages: [{ role: 'user', content: QUESTION }] },
+      tools: [
+        {
+          ...{ type: 'custom', name: NAME, description: DESCRIPTION, input_schema: PARAMETERS },
+          parse: (args: unknown) => args,
+          run: calculate,
+        },
+      ],
+    });
+    const [block] = (await runner).content;
+    return block.type === 'text' ? block.text : undefined;
+  },
+  '@anthropic-ai/sdk, streamed': async (url, calculate) => {
+    const messages: Anthropic.MessageParam[] = [{ role: 'user', content: QUESTION }];
+    const asked = { model, max_tokens: 100, tools: [{ name: NAME, input_schema: PARAMETERS }] };
+    for (;;) {
+      const {
+        content,
+        stop_reason: stop,
+        usage,
+      } = await anthropic(url)
+        .messages.stream({ ...asked, messages })
+        .finalMessage();
+      expect(usage.input_tokens).toBeGreaterThan(10);
+      messages.push({ role: 'assistant', content });
+      if (stop !== 'tool_use') return content[0].type === 'text' ? content[0].text : undefined;
+      const uses = content.filter((block) => block.type === 'tool_use');
+      const results = uses.map(({ id, input }) => {
+        return { type: 'tool_result' as const, tool_use_id: id, content: calculate(input) };
+      });
+      messages.push({ role: 'user', content: results });
+    }
+  },
+  '@langchain/openai chat': langchain(false),
+  '@langchain/openai responses': langchain(true),
+};
+
+test.each(Object.entries(CLIENTS))('%s', async (_, client) => {
+  const { url, rollout, groups } = await servedRun();
+  rollout.says = callsCalculator;
+  const given: unknown[] = [];
+  const answer = await client(url, (args) => {
+    given.push(args);
+    return '42';
+  });
+  expect([answer, given]).toEqual(['It is 42.', [{ expression: '6*7' }]]);
+  const [episode] = groups.episodes;
+  // One trajectory of two turns: the client's second request continues the tokens of its first.
+  expect([groups.size, episode.rows().map(({ trajectory }) => trajectory.numTurns)]).toEqual([1, [2]]);
+});
+
+test('both official packages list the model and get errors that they know', async () => {
+  const { url } = await servedRun({ token: 'secret' });
+  const key = { apiKey: 'secret', maxRetries: 0 };
+  const [one, other] = [new OpenAI({ ...key, baseURL: `${url}/v1` }), new Anthropic({ ...key, baseURL: url })];
+  for (const list of [await one.models.list(), await other.models.list()])
+    expect(list.data.map(({ id }) => id)).toEqual([model]);
+  expect((await other.models.retrieve(model)).display_name).toBe(model);
+  await expect(openai(url).models.list()).rejects.toThrow(OpenAI.AuthenticationError);
+  await expect(anthropic(url).models.list()).rejects.toThrow(Anthropic.AuthenticationError);
+  await expect(other.messages.create({ model, max_tokens: 0, messages: [] })).rejects.toThrow(
+    Anthropic.BadRequestError,
+  );
+  await expect(one.responses.create({ model, input: [] })).rejects.toMatchObject({ status: 400, param: 'input' });
+});

@@ -1,0 +1,469 @@
+/** Tests OpenAI's /v1/responses and Anthropic's /v1/messages: both are translated to the trajectory of /v1/chat/completions. */
+
+import { describe, expect, test } from 'vitest';
+import { KeptResponses } from '../../src/extensions/client/index.ts';
+import { tokenizer } from '../scriptedTurns.ts';
+import { callsCalculator, servedRun } from '../servedRun.ts';
+
+const PARAMETERS = { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] };
+const QUESTION = 'What is 6 times 7?';
+
+interface Answer {
+  id: string;
+  output: { id: string; type: string; call_id: string; content: { text: string }[] }[];
+  content: { type: string; id: string; text: string; input: unknown }[];
+  [field: string]: unknown;
+}
+
+async function apis(options: Parameters<typeof servedRun>[0] = {}) {
+  const run = await servedRun(options);
+  const post = async (path: string, body: object, headers: Record<string, string> = {}) => {
+    const init = { method: 'POST', headers: { 'content-type': 'application/json', ...headers } };
+    const response = await fetch(`${run.url}/v1${path}`, { ...init, body: JSON.stringify(body) });
+    return { status: response.status, json: (await response.json()) as Answer };
+  };
+  /** Returns the events of a stream: names, and data. */
+  const stream = async (path: string, body: object) => {
+    const init = { method: 'POST', headers: { 'content-type': 'application/json' } };
+    const response = await fetch(`${run.url}/v1${path}`, { ...init, body: JSON.stringify({ ...body, stream: true }) });
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    const events = (await response.text()).trimEnd().split('\n\n');
+    return events.map((event) => {
+      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(event)!;
+      const read = JSON.parse(data) as Record<string, never> & { type: string };
+      expect(read.type).toBe(name);
+      return read;
+    });
+  };
+  const reward = (id: string) => post('/rewards', { id, reward: 1 });
+  const counts = () => run.groups.save().then((state) => (state as { counts: object }).counts);
+  return { ...run, post, stream, reward, counts };
+}
+
+describe('/v1/messages', () => {
+  const TOOLS = [{ name: 'calculator', description: 'Computes.', input_schema: PARAMETERS }];
+  const ASKED = { model: 'talking', max_tokens: 100, messages: [{ role: 'user', content: QUESTION }] };
+
+  test('a tool loop is one continued trajectory, the same as by chat completions', async () => {
+    const { post, rollout, reward, counts, groups } = await apis();
+    rollout.says = callsCalculator;
+    const asked = { ...ASKED, system: [{ type: 'text', text: 'Be brief.' }], tools: TOOLS };
+    const { json: first } = await post('/messages', asked);
+    expect(first).toMatchObject({
+      type: 'message',
+      role: 'assistant',
+      model: 'talking',
+      stop_reason: 'tool_use',
+      stop_sequence: null,
+      content: [{ type: 'tool_use', name: 'calculator', input: { expression: '6*7' } }],
+      usage: { cache_read_input_tokens: 0 },
+    });
+    const result = { type: 'tool_result', tool_use_id: first.content[0].id, content: [{ type: 'text', text: '42' }] };
+    const messages = [
+      ...ASKED.messages,
+      { role: 'assistant', content: first.content },
+      { role: 'user', content: [result] },
+    ];
+    const { json: second } = await post('/messages', { ...asked, messages });
+    expect(second).toMatchObject({ stop_reason: 'end_turn', content: [{ type: 'text', text: 'It is 42.' }] });
+    expect(await counts()).toEqual({ 'client/calls': 2, 'client/continuations': 1 });
+    const tools = TOOLS.map(({ input_schema: parameters, ...tool }) => ({
+      type: 'function',
+      function: { ...tool, parameters },
+    }));
+    const chat = [
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: QUESTION },
+    ];
+    await post('/t/g/other/chat/completions', { messages: chat, tools });
+    const [once, , again] = rollout.requests;
+    expect(again.contextIds).toEqual(once.contextIds);
+    expect((await reward(second.id)).status).toBe(200);
+    expect(groups.episodes[0].rows()[0].trajectory.numTurns).toBe(2);
+  });
+
+  test.each([
+    ['a text', () => 'Four.', ['text']],
+    ['a call', callsCalculator, ['tool_use']],
+    [
+      'a text and two calls',
+      () => `Well. ${callsCalculator({ contextIds: Uint32Array.of() }).repeat(2)}`,
+      ['text', 'tool_use', 'tool_use'],
+    ],
+    ['nothing', () => '', ['text']],
+  ] as const)('the events of %s are those of Anthropic, and add up to the whole answer', async (_, says, types) => {
+    const { post, stream, rollout } = await apis();
+    rollout.says = says;
+    const asked = { ...ASKED, tools: TOOLS };
+    const events = await stream('/t/g/a/messages', asked);
+    const blocks = types.flatMap(() => ['content_block_start', 'content_block_delta', 'content_block_stop']);
+    const names = events.map(({ type }) => type).filter((type, i, all) => type !== all[i - 1]);
+    const isEmpty = says({ contextIds: Uint32Array.of() }) === '';
+    expect(names).toEqual([
+      'message_start',
+      ...blocks.filter((type) => !isEmpty || type !== 'content_block_delta'),
+      'message_delta',
+      'message_stop',
+    ]);
+    const { json: whole } = await post('/t/g/b/messages', asked);
+    expect(events.filter(({ type }) => type === 'content_block_start').map(({ index }) => index)).toEqual(
+      types.map((__, i) => i),
+    );
+    const content = types.map((type, i) => {
+      const deltas = events.filter((event) => event.type === 'content_block_delta' && event['index'] === i);
+      const text = deltas.map(({ delta }) => (type === 'text' ? delta['text'] : delta['partial_json'])).join('');
+      return type === 'text' ? { type, text } : { type, input: JSON.parse(text) as unknown };
+    });
+    expect(whole.content).toMatchObject(content);
+    const { delta, usage } = events.at(-2)!;
+    expect({ ...(delta as object), usage }).toEqual({
+      stop_reason: whole['stop_reason'],
+      stop_sequence: null,
+      usage: whole['usage'],
+    });
+  });
+
+  test('limits and stop sequences are reported as stop reasons', async () => {
+    const { post, rollout } = await apis();
+    expect((await post('/messages', { ...ASKED, max_tokens: 1 })).json['stop_reason']).toBe('max_tokens');
+    const generate = rollout.generate.bind(rollout);
+    rollout.generate = async (request) => ({ ...(await generate(request)), stopString: request.sampling.stop![0] });
+    const stopped = await post('/messages', { ...ASKED, stop_sequences: ['ur'] });
+    expect(stopped.json).toMatchObject({ stop_reason: 'stop_sequence', stop_sequence: 'ur' });
+  });
+
+  test('results before a text, and results that are errors', async () => {
+    const { post, rollout } = await apis();
+    const use = { type: 'tool_use', id: 'a', name: 'calculator', input: {} };
+    const results = [
+      { type: 'tool_result', tool_use_id: 'a', content: 'no such key', is_error: true },
+      { type: 'text', text: 'Try ' },
+      { type: 'text', text: 'again.', cache_control: { type: 'ephemeral' } },
+    ];
+    const messages = [...ASKED.messages, { role: 'assistant', content: [use] }, { role: 'user', content: results }];
+    await post('/messages', { ...ASKED, messages, tools: TOOLS });
+    expect(tokenizer.decode(rollout.requests[0].contextIds)).toMatch(/Error: no such key[^]*user\nTry again\./);
+  });
+
+  test('a token as x-api-key; errors in the shape of Anthropic', async () => {
+    const { post, url } = await apis({ token: 'secret' });
+    const by = (headers: Record<string, string>, body = {}) => post('/messages', { ...ASKED, ...body }, headers);
+    expect(await by({})).toMatchObject({
+      status: 401,
+      json: { type: 'error', error: { type: 'authentication_error' } },
+    });
+    expect((await by({ 'x-api-key': 'wrong' })).status).toBe(401);
+    const key = { 'x-api-key': 'secret' };
+    expect((await by(key)).status).toBe(200);
+    const message = (content: unknown, role = 'user') => ({ messages: [{ role, content }] });
+    for (const [body, type, words] of [
+      [{ max_tokens: undefined }, 'invalid_request_error', 'max_tokens is undefined; allowed: a whole number'],
+      [{ max_tokens: 0 }, 'invalid_request_error', 'max_tokens is 0'],
+      [
+        message([{ type: 'image', source: {} }]),
+        'invalid_request_error',
+        'messages[0].content[0].type is "image"; allowed: text or',
+      ],
+      [message('x', 'system'), 'invalid_request_error', 'messages[0].role is "system"'],
+      [message('Hi', 'assistant'), 'invalid_request_error', "ends with a user's or a tool's message"],
+      [message('two plus two '.repeat(400)), 'invalid_request_error', 'but a context holds 400'],
+      [
+        { tools: [{ type: 'bash_20250124', name: 'bash' }] },
+        'invalid_request_error',
+        'tools that Anthropic runs or defines',
+      ],
+      [{ stop_sequences: [''] }, 'invalid_request_error', 'stop_sequences is a list of 1'],
+      [{ mcp_servers: [{}] }, 'invalid_request_error', 'the client runs the tools'],
+    ] as const) {
+      const { json } = await by(key, body);
+      expect(json).toEqual({ type: 'error', error: { type, message: expect.stringContaining(words) as string } });
+    }
+    expect((await post('/t/g/a/messages', {}, key)).json).toMatchObject({ type: 'error' });
+    const other = await fetch(`${url}/v1/nothing`, { headers: { ...key, 'anthropic-version': '2023-06-01' } });
+    expect(await other.json()).toMatchObject({ type: 'error', error: { type: 'not_found_error' } });
+  });
+});
+
+describe('/v1/responses', () => {
+  const TOOLS = [{ type: 'function', name: 'calculator', parameters: PARAMETERS, strict: true }];
+  const ASKED = { model: 'talking', input: QUESTION };
+
+  test.each([
+    ['by full items', (first: Answer) => [{ role: 'user', content: QUESTION }, ...first.output], undefined],
+    [
+      'by references',
+      (first: Answer) => [
+        { role: 'user', content: [{ type: 'input_text', text: QUESTION }] },
+        ...first.output.map(({ id }) => ({ type: 'item_reference', id })),
+      ],
+      undefined,
+    ],
+    ['by previous_response_id', () => [], true],
+  ])('a tool loop continues %s', async (_, before, isByPrevious) => {
+    const { post, rollout, reward, counts } = await apis();
+    rollout.says = callsCalculator;
+    const asked = { ...ASKED, instructions: 'Be brief.', tools: TOOLS };
+    const { json: first } = await post('/responses', asked);
+    expect(first).toMatchObject({
+      object: 'response',
+      status: 'completed',
+      model: 'talking',
+      instructions: 'Be brief.',
+      tools: TOOLS,
+      output: [{ type: 'function_call', name: 'calculator', arguments: '{"expression":"6*7"}', status: 'completed' }],
+    });
+    const result = { type: 'function_call_output', call_id: first.output[0].call_id, output: '42' };
+    const more = { input: [...before(first), result], ...(isByPrevious && { previous_response_id: first.id }) };
+    const { json: second } = await post('/responses', { ...asked, ...more });
+    const content = [{ type: 'output_text', text: 'It is 42.', annotations: [], logprobs: [] }];
+    expect(second.output).toMatchObject([{ type: 'message', role: 'assistant', content }]);
+    const {
+      input_tokens: input,
+      output_tokens: output,
+      total_tokens: total,
+    } = second['usage'] as Record<string, number>;
+    expect([output, total]).toEqual([tokenizer.encode('It is 42.').length + 1, input + output]);
+    const third = { input: 'Sure?', previous_response_id: second.id };
+    expect((await post('/responses', { ...asked, ...third })).status).toBe(200);
+    expect(await counts()).toEqual({ 'client/calls': 3, 'client/continuations': 2 });
+    expect((await reward(second.id)).status).toBe(200);
+  });
+
+  test.each([
+    ['a text', () => 'Four.', ['message']],
+    ['a call', callsCalculator, ['function_call']],
+    [
+      'a text and two calls',
+      () => `Well. ${callsCalculator({ contextIds: Uint32Array.of() }).repeat(2)}`,
+      ['message', 'function_call', 'function_call'],
+    ],
+    ['nothing', () => '', ['message']],
+  ] as const)('the events of %s are those of OpenAI, and end with the whole answer', async (_, says, types) => {
+    const { stream, rollout } = await apis();
+    rollout.says = says;
+    const events = await stream('/responses', { ...ASKED, tools: TOOLS });
+    expect(events.map((event) => event['sequence_number'])).toEqual(events.map((__, i) => i));
+    const isEmpty = says({ contextIds: Uint32Array.of() }) === '';
+    const parts = {
+      message: [
+        'content_part.added',
+        ...(isEmpty ? [] : ['output_text.delta']),
+        'output_text.done',
+        'content_part.done',
+      ],
+      function_call: ['function_call_arguments.delta', 'function_call_arguments.done'],
+    };
+    const names = events.map(({ type }) => type.replace('response.', '')).filter((type, i, all) => type !== all[i - 1]);
+    expect(names).toEqual([
+      'created',
+      'in_progress',
+      ...types.flatMap((type) => ['output_item.added', ...parts[type], 'output_item.done']),
+      'completed',
+    ]);
+    const done = events.filter(({ type }) => type === 'response.output_item.done');
+    expect(done.map((event) => event['output_index'])).toEqual(types.map((__, i) => i));
+    const { response } = events.at(-1)!;
+    expect(response['output']).toEqual(done.map(({ item }) => item as unknown));
+    expect(response['output']).toMatchObject(types.map((type) => ({ type })));
+    const deltas = events.filter(({ type }) => type === 'response.output_text.delta');
+    expect(deltas.map(({ delta }) => delta as string).join('')).toBe(
+      says({ contextIds: Uint32Array.of() }).split(' <')[0].replace(/^<.*/, ''),
+    );
+  });
+
+  test('a reply of a text and two calls continues, however its items are sent', async () => {
+    const { post, rollout, counts } = await apis();
+    rollout.says = ({ contextIds }) => `Well. ${callsCalculator({ contextIds }).repeat(2)}`;
+    const asked = { ...ASKED, tools: TOOLS };
+    const { json: first } = await post('/responses', asked);
+    expect(first.output.map(({ type }) => type)).toEqual(['message', 'function_call', 'function_call']);
+    const results = first.output.slice(1).map(({ call_id: id }) => {
+      return { type: 'function_call_output', call_id: id, output: '42' };
+    });
+    const references = first.output.map(({ id }) => ({ type: 'item_reference', id }));
+    const plain = first.output.map(({ id: _, ...item }) => item);
+    for (const items of [references, first.output, plain])
+      await post('/responses', { ...asked, input: [{ role: 'user', content: QUESTION }, ...items, ...results] });
+    // The first one continues. The others repeat its messages: forks after the same reply.
+    expect(await counts()).toMatchObject({ 'client/calls': 4, 'client/continuations': 1, 'client/forks': 2 });
+    const [one, , ...again] = rollout.requests;
+    for (const { contextIds } of again) expect(contextIds).toEqual(rollout.requests[1].contextIds);
+    expect(rollout.requests[1].contextIds.subarray(0, one.contextIds.length)).toEqual(one.contextIds);
+  });
+
+  test('a reply that is cut is incomplete', async () => {
+    const { post, stream } = await apis();
+    const cut = { ...ASKED, max_output_tokens: 1 };
+    expect((await post('/responses', cut)).json).toMatchObject({
+      status: 'incomplete',
+      incomplete_details: { reason: 'max_output_tokens' },
+    });
+    expect((await stream('/responses', cut)).at(-1)).toMatchObject({
+      type: 'response.incomplete',
+      response: { status: 'incomplete' },
+    });
+  });
+
+  test('ids tell apart two episodes with equal replies', async () => {
+    const { post, groups, counts } = await apis();
+    const firsts = [
+      await post('/responses', ASKED),
+      await post('/t/g/b/responses', ASKED),
+      await post('/responses', { ...ASKED, user: 'x' }),
+    ];
+    const [{ json: a }, , { json: b }] = firsts;
+    expect(groups.size).toBe(3);
+    for (const { id, output } of [b, a]) {
+      await post('/responses', { input: 'Sure?', previous_response_id: id });
+      await post('/responses', {
+        input: [{ role: 'user', content: QUESTION }, ...output, { role: 'user', content: 'Why?' }],
+      });
+    }
+    expect(groups.size).toBe(3);
+    expect(groups.episodes.map((one) => one.rows().length)).toEqual([2, 1, 2]); // "Sure?" continues, "Why?" is a fork
+    expect(await counts()).toMatchObject({ 'client/continuations': 2, 'client/forks': 2 });
+  });
+
+  test('replies are kept only with store', async () => {
+    const { post } = await apis();
+    const { json } = await post('/responses', { ...ASKED, store: false });
+    for (const body of [
+      { previous_response_id: json.id },
+      { input: [{ type: 'item_reference', id: json.output[0].id }] },
+    ]) {
+      const { status, json: refused } = await post('/responses', { ...ASKED, ...body });
+      expect([status, refused['error']]).toEqual([
+        400,
+        expect.objectContaining({ message: expect.stringContaining('There is no reply "') as string }),
+      ]);
+    }
+  });
+
+  test('only the newest replies are kept', () => {
+    const kept = new KeptResponses(2);
+    for (const key of ['a-1', 'b-1', 'c-1'])
+      kept.keep(key, { before: undefined, messages: [{ role: 'assistant', content: key }] });
+    expect(kept.item('msg_c-1')).toMatchObject({ content: 'c-1' });
+    expect(kept.conversation('resp_b-1').messages).toHaveLength(1);
+    expect(() => kept.conversation('resp_a-1')).toThrow('the newest 2 are kept in memory');
+    const small = new KeptResponses(9, 100);
+    for (const key of ['a-1', 'b-1'])
+      small.keep(key, { before: undefined, messages: [{ role: 'assistant', content: key.repeat(20) }] });
+    expect(small.conversation('resp_b-1').messages).toHaveLength(1);
+    expect(() => small.conversation('resp_a-1')).toThrow('There is no reply');
+  });
+
+  test('hints of this API are taken and counted by the names of chat completions', async () => {
+    const { post, groups } = await apis();
+    const hints = { temperature: 0.2, reasoning: { effort: 'low' }, text: { verbosity: 'low' }, truncation: 'auto' };
+    expect((await post('/responses', { ...ASKED, ...hints, model: 'gpt-5' })).status).toBe(200);
+    expect(groups.hints).toMatchObject({ temperature: 1, reasoning_effort: 1, verbosity: 1, model: 1 });
+  });
+
+  test.each<[string, object, string, string]>([
+    ['no input', { input: undefined }, 'input', 'input is a list of 0; allowed: a list of at least one'],
+    [
+      'an item of another type',
+      { input: [{ type: 'computer_call' }] },
+      'input[0].type',
+      'input[0].type is "computer_call"',
+    ],
+    [
+      'an image',
+      { input: [{ role: 'user', content: [{ type: 'input_image' }] }] },
+      'input[0].content[0].type',
+      'reads text alone',
+    ],
+    [
+      'a tool of the server',
+      { tools: [{ type: 'web_search' }] },
+      'tools[0].type',
+      'tools[0].type is "web_search"; allowed: { type: "function"',
+    ],
+    ['background', { background: true }, 'background', 'background is true'],
+    ['a conversation', { conversation: 'conv_1' }, 'conversation', 'use previous_response_id'],
+    ['a temperature out of range', { temperature: 3 }, 'temperature', 'temperature is 3'],
+    ['chat messages', { messages: [] }, 'messages', 'the conversation is in input'],
+    ['a prompt that is too long', { input: 'two plus two '.repeat(400) }, 'input', 'The messages have'],
+  ])('%s is refused', async (_, body, param, words) => {
+    const { post, groups } = await apis();
+    const { status, json } = await post('/responses', { ...ASKED, ...body });
+    expect([status, json['error']]).toEqual([400, expect.objectContaining({ param })]);
+    expect((json['error'] as { message: string }).message).toContain(words);
+    expect(groups.size).toBe(0);
+  });
+});
+
+describe('forced calls and formats are sampled as those of chat completions', () => {
+  const properties = { n: { type: 'integer' } };
+  const schema = { type: 'object', properties, required: ['n'], additionalProperties: false };
+  const format = { type: 'json_schema', json_schema: { name: 'reply', schema } };
+  const byName = { type: 'function', function: { name: 'calculator' } };
+  const ofMessages = { type: 'json_schema', schema };
+  test.each<[string, object, string, object]>([
+    ['any', { tool_choice: 'required' }, '/messages', { tool_choice: { type: 'any' } }],
+    [
+      'any, one call',
+      { tool_choice: 'required', parallel_tool_calls: false },
+      '/messages',
+      { tool_choice: { type: 'any', disable_parallel_tool_use: true } },
+    ],
+    ['a tool', { tool_choice: byName }, '/messages', { tool_choice: { type: 'tool', name: 'calculator' } }],
+    ['none', { tool_choice: 'none' }, '/messages', { tool_choice: { type: 'none' } }],
+    ['a format', { response_format: format }, '/messages', { output_config: { format: ofMessages } }],
+    ['an older format', { response_format: format }, '/messages', { output_format: ofMessages }],
+    ['required', { tool_choice: 'required' }, '/responses', { tool_choice: 'required' }],
+    ['a function', { tool_choice: byName }, '/responses', { tool_choice: { type: 'function', name: 'calculator' } }],
+    [
+      'a schema',
+      { response_format: format },
+      '/responses',
+      { text: { format: { type: 'json_schema', name: 'reply', schema, strict: true } } },
+    ],
+    ['JSON', { response_format: { type: 'json_object' } }, '/responses', { text: { format: { type: 'json_object' } } }],
+  ])('%s', async (_, chat, path, other) => {
+    const { post, rollout } = await apis();
+    const called = { name: 'calculator', parameters: PARAMETERS };
+    const asked = { messages: [{ role: 'user', content: QUESTION }], max_tokens: 90 };
+    await post('/t/g/a/chat/completions', { ...asked, ...chat, tools: [{ type: 'function', function: called }] });
+    const isResponses = path === '/responses';
+    const given = isResponses ? { input: QUESTION, max_output_tokens: 90 } : asked;
+    const tool = isResponses ? { type: 'function', ...called } : { name: 'calculator', input_schema: PARAMETERS };
+    expect((await post(`/t/g/b${path}`, { ...given, ...other, tools: [tool] })).status).toBe(200);
+    const [one, two] = rollout.requests.map(({ sampling, contextIds }) => JSON.stringify([sampling, [...contextIds]]));
+    expect(two).toBe(one);
+  });
+});
+
+test.each([
+  [
+    '/responses',
+    { input: QUESTION },
+    {
+      type: 'error',
+      sequence_number: 5,
+      error: { type: 'server_error' },
+      message: expect.stringContaining('broke') as string,
+    },
+  ],
+  [
+    '/messages',
+    { messages: [{ role: 'user', content: QUESTION }], max_tokens: 9 },
+    { type: 'error', error: { type: 'api_error' } },
+  ],
+])('a stream of %s that breaks ends with an error event', async (path, body, event) => {
+  const { stream, rollout } = await apis();
+  rollout.generate = (request) => {
+    request.onTokens?.([...tokenizer.encode('Four')]);
+    return Promise.reject(new Error('the engine broke'));
+  };
+  expect((await stream(path, body)).at(-1)).toMatchObject(event);
+});
+
+test('GET /v1/models has the fields that either API expects', async () => {
+  const { url } = await servedRun();
+  const list = (await (await fetch(`${url}/v1/models`)).json()) as { data: object[] };
+  const model = { id: 'talking', object: 'model', owned_by: 'webgrpo', type: 'model', display_name: 'talking' };
+  expect(list).toMatchObject({ object: 'list', data: [model], has_more: false, first_id: 'talking' });
+  expect(await (await fetch(`${url}/v1/t/g/a/v1/models/talking`)).json()).toMatchObject(model);
+});
