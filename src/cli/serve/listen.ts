@@ -8,10 +8,9 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, DeviceLostError, InputError } from '../../errors.ts';
+import { describe, DeviceLostError, InputError, oneLine } from '../../errors.ts';
 import { anthropicError, ApiError, type NamedEvent } from '../../extensions/client/index.ts';
 import { jsonDepth } from '../../tasks/tools/plain.ts';
-import { oneLine } from '../process/startedAs.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {
