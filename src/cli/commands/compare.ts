@@ -139,11 +139,11 @@ async function writeComparison(out: string, base: TrainConfig, configs: readonly
 }
 
 async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
-  const { actor, algorithm } = seeds[0];
-  const histories = await Promise.all(seeds.map((config) => historyOf(config)));
+  const [config] = seeds;
+  const histories = await Promise.all(seeds.map(historyOf));
   return {
-    algorithm: algorithm.name,
-    settings: `${actor.policyLoss.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
+    algorithm: config.algorithm.name,
+    config,
     runs: seeds.map(({ seed }, i) => ({ seed, history: histories[i] })),
   };
 }
