@@ -79,7 +79,7 @@ export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/co
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
 export type { SftConfigInput, TrainConfigInput } from './grpo/config/input.ts';
 export type { Recipe, TrainConfig } from './grpo/config/types.ts';
-export type { AsyncCustomLoss, CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/custom.ts';
+export type { AsyncCustomLoss, CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/types.ts';
 export { lossWeights, type LossWeights, type WeightOptions } from './grpo/losses/aggregate.ts';
 export {
   defineLoss,

@@ -21,6 +21,7 @@ interface Around {
 export class RunningCommand {
   stdout = '';
   stderr = '';
+  readonly #stdin = new PassThrough();
   /** Signals that would have ended the process. */
   readonly endedBy: Signal[] = [];
   /** Sends a signal to the command. */
@@ -34,7 +35,7 @@ export class RunningCommand {
     const { promise: listens, resolve: hasBegun } = deferred<void>();
     this.listens = listens;
     const io: Io = {
-      stdin: new PassThrough(),
+      stdin: this.#stdin,
       stdout: { write: (text) => (this.stdout += text) },
       stderr: {
         isTTY,
@@ -55,6 +56,11 @@ export class RunningCommand {
     this.done = main(args, io).then((status) => {
       return { status, stdout: this.stdout, said: this.stderr.split('\n').filter((line) => line !== '') };
     });
+  }
+
+  /** Writes to standard input. */
+  type(text: string): void {
+    this.#stdin.write(text);
   }
 
   /** Resolves with the match as soon as standard error contains it. Rejects if the command ends without it. */

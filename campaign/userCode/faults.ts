@@ -1,7 +1,7 @@
 /** Table of errors in a user's own code: the place, the error, and the expected result of the step. */
 
 import type { CustomAdvantage } from '../../src/grpo/advantages/index.ts';
-import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { AgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentSample } from '../../src/rollout/agent/sample.ts';

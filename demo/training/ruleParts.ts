@@ -1,6 +1,6 @@
 /** Converts rules in a sandbox to rewards, losses and tools of a trainer. */
 
-import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { AsyncCustomLoss } from '../../src/grpo/losses/types.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { Rule, type RuleKind, type RuleTokens, type RuleTry, toolOf } from '../../src/extensions/modules/index.ts';

@@ -1,6 +1,7 @@
 /** Parses the command line: flags, and overrides such as `actor.optim.lr=1e-4`. */
 
 import { distance } from 'fastest-levenshtein';
+import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { InputError } from '../errors.ts';
 
@@ -51,6 +52,11 @@ function parse(args: readonly string[], options: Record<string, { type: 'string'
   } catch (error) {
     const known = Object.keys(options).map((name) => `--${name}`);
     const [reason] = (error as Error).message.split('. ');
+    const [, setting] = /^Unknown option '-{1,2}([a-z]\w*(?:\.\w+)+)/.exec(reason) ?? [];
+    if (setting !== undefined)
+      throw new InputError(
+        `${setting} is written like an option, but is a setting. Write ${setting}=VALUE, without dashes.`,
+      );
     const [mistyped] = /(?<=Unknown option ')--[^']+/.exec(reason) ?? [];
     const meant = mistyped === undefined ? undefined : nearestOption(mistyped, known);
     const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
@@ -75,9 +81,23 @@ export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: 
   throw new InputError(`--${name} is "${String(text)}"; allowed: a number from ${min} to ${max}.`);
 }
 
+/** Matches a setting that was not written as key=value: "a.b", "a.b:1", and "+a.b=1" of Hydra. */
+const SETTING = /^(?:\+\+?|~)?([a-z]\w*(?:\.\w+)+)[:=]?(.*)$/s;
+
+const isSetting = (word: string): boolean =>
+  SETTING.exec(word)?.[2].includes('/') === false &&
+  !/\.(ya?ml|jsonl?|csv|tsv|txt|md|html|m?[jt]s|gguf|safetensors|parquet)$/i.test(word) &&
+  !existsSync(word);
+
 /** Returns the only file name of a command. Throws InputError if there is not exactly one. */
 export function oneFile(positionals: readonly string[], what: string): string {
   if (positionals.length === 1) return positionals[0];
+  const setting = positionals.find(isSetting);
+  if (setting !== undefined) {
+    const [, key, value] = SETTING.exec(setting)!;
+    const given = value ? `is "${setting}"` : 'has no value';
+    throw new InputError(`The setting ${key} ${given}. Write ${key}=${value || 'VALUE'}, without spaces.`);
+  }
   if (positionals.length === 0)
     throw new InputError(`No ${what} was given. Give its file name. --help shows an example.`);
   throw new InputError(`One ${what} is expected, but there are ${positionals.length}: ${positionals.join(', ')}.`);

@@ -5,7 +5,7 @@ import { delimiter } from 'node:path';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
-import { installedChromium, swiftShaderBeside } from './swiftShader.mjs';
+import { hasVulkanDriver, installedChromium, swiftShaderBeside } from './swiftShader.mjs';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;
@@ -55,16 +55,18 @@ async function withDriver(create: () => GPU): Promise<GPU> {
     return { gpu, adapter, isHardware: adapter !== null && !summaryOf(adapter.info, adapter.features).isSoftware };
   };
   const { env } = process;
-  const first = await make();
-  if (!first.adapter) checkDrivers(env);
-  if (first.isHardware || process.platform !== 'linux' || env['VK_ICD_FILENAMES']) return first.gpu;
-  const icd = swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env));
-  if (!icd) return first.gpu;
+  const isChosen = env['VK_ICD_FILENAMES'] ?? env['VK_DRIVER_FILES'];
+  const icd =
+    process.platform === 'linux' && !isChosen ? swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env)) : '';
+  // Without any driver Dawn would print the Vulkan loader's warnings, although SwiftShader works.
+  const first = icd && !hasVulkanDriver(env) ? undefined : await make();
+  if (first && !first.adapter) checkDrivers(env);
+  if (first && (first.isHardware || !icd)) return first.gpu;
   env['VK_ICD_FILENAMES'] = icd;
   const second = await make();
   if (second.adapter) return second.gpu;
   delete env['VK_ICD_FILENAMES'];
-  return first.gpu;
+  return (first ?? (await make())).gpu;
 }
 
 /** Throws NoAdapterError that names the variable if it names a driver's file that cannot be read. Vulkan ignores such a file. */

@@ -35,9 +35,25 @@ export async function readText(path: string): Promise<string> {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw new InputError(`${path} is not UTF-8 text. Save it as UTF-8.`);
+    const [kind, remedy] = FORMATS.find(([, , magic]) => magic.every((byte, i) => bytes[i] === byte)) ?? [];
+    if (kind === undefined) throw new InputError(`${path} is not UTF-8 text. Save it as UTF-8.`);
+    throw new InputError(`${path} is ${kind}, not UTF-8 text. ${remedy}`);
   }
 }
+
+const AS_LINES =
+  'Write its rows as JSON, one object per line: pandas does it by to_json(path, orient="records", lines=True).';
+
+/** Formats that are given instead of text, each with a remedy and the bytes at its start. */
+const FORMATS: readonly (readonly [kind: string, remedy: string, magic: readonly number[]])[] = [
+  ['a Parquet file', AS_LINES, [0x50, 0x41, 0x52, 0x31]],
+  ['an Arrow file', AS_LINES, [0x41, 0x52, 0x52, 0x4f, 0x57, 0x31]],
+  ['compressed by gzip', 'Decompress it, for example by gunzip.', [0x1f, 0x8b]],
+  ['compressed by zstd', 'Decompress it, for example by unzstd.', [0x28, 0xb5, 0x2f, 0xfd]],
+  ['a ZIP archive or a spreadsheet', 'Unpack it, or save it as text.', [0x50, 0x4b, 3, 4]],
+  ['UTF-16 text', 'Save it as UTF-8.', [0xff, 0xfe]],
+  ['UTF-16 text', 'Save it as UTF-8.', [0xfe, 0xff]],
+];
 
 /** Returns the parsed file. Throws InputError if it is missing, is not UTF-8 text, or is not JSON. */
 export async function readJsonFile(path: string): Promise<unknown> {

@@ -3,9 +3,9 @@
  * packages, because the set-up of a checkout runs it before anything is installed.
  */
 
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 
 /**
  * Returns the path of a full Chromium or Chrome (the headless shell has no WebGPU), preferably Playwright's newest; '' if not found.
@@ -64,4 +64,43 @@ export function swiftShaderBeside(chromium) {
   // Linux distributions start Chromium by a script in another folder.
   const folders = [dirname(chromium), '/usr/lib/chromium', '/opt/google/chrome'];
   return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
+}
+
+/**
+ * Returns true if the Vulkan loader finds a driver description whose library exists, in the folders that it searches on Linux.
+ * @param {NodeJS.ProcessEnv} env
+ */
+export function hasVulkanDriver(env) {
+  if (env.VK_ADD_DRIVER_FILES) return true;
+  const home = env.HOME || homedir();
+  /** @param {string | undefined} list @param {string} otherwise */
+  const paths = (list, otherwise) => (list || otherwise).split(':');
+  const roots = [
+    ...paths(env.XDG_CONFIG_HOME, join(home, '.config')),
+    ...paths(env.XDG_CONFIG_DIRS, '/etc/xdg'),
+    ...['/usr/local/etc', '/etc'],
+    ...paths(env.XDG_DATA_HOME, join(home, '.local/share')),
+    ...paths(env.XDG_DATA_DIRS, '/usr/local/share:/usr/share'),
+  ];
+  return roots
+    .map((root) => join(root, 'vulkan/icd.d'))
+    .filter((folder) => existsSync(folder))
+    .some((folder) =>
+      readdirSync(folder)
+        .filter((name) => name.endsWith('.json'))
+        .some((name) => hasLibrary(folder, name)),
+    );
+}
+
+/**
+ * Returns true if the library of a driver description exists, or if the loader must search for it.
+ * @param {string} folder @param {string} name
+ */
+function hasLibrary(folder, name) {
+  try {
+    const path = String(JSON.parse(readFileSync(join(folder, name), 'utf8')).ICD.library_path);
+    return !path.includes('/') || existsSync(resolve(folder, path));
+  } catch {
+    return false;
+  }
 }

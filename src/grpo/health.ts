@@ -22,8 +22,8 @@ export const CALLS_FAIL = {
   steps: 3,
   say: 'Nearly all tool calls fail',
   change:
-    'If the model does not know the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first ' +
-    '(webgrpo sft, see docs/guides/no-learning.md).',
+    'If the model does not know the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), ' +
+    'or set rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.',
 };
 /** Characters of an error that are shown. */
 const SHOWN_ERROR = 160;

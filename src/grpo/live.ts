@@ -11,7 +11,7 @@ import { TRAIN_SCHEMA } from './config/schema/index.ts';
 import { copyOf, setAt, type Tree, valueAt } from './config/tree.ts';
 import type { TrainConfig } from './config/types.ts';
 import { hasRewardModels } from './generate/options.ts';
-import type { AsyncCustomLoss } from './losses/custom.ts';
+import type { AsyncCustomLoss } from './losses/types.ts';
 import type { PolicyLoss } from './losses/index.ts';
 import { pipelineOf } from './pipeline/settings.ts';
 import type { LiveChange, TrainerEngine } from './types.ts';

@@ -210,10 +210,7 @@ export function timingMetrics(seconds: Readonly<Record<string, number>>, traject
     if (tokens > 0) metrics[`timing_per_token_ms/${stage}`] = (time * 1000) / tokens;
   }
   metrics['perf/total_num_tokens'] = total;
-  if (seconds.step > 0) {
-    metrics['perf/time_per_step'] = seconds.step;
-    metrics['perf/throughput'] = total / seconds.step;
-  }
+  if (seconds.step > 0) metrics['perf/time_per_step'] = seconds.step;
   return metrics;
 }
 

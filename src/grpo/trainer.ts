@@ -193,7 +193,7 @@ export class GrpoTrainer {
     const step = this.#done;
     const { onPhase, onEvaluating, onValidation } = this.#events;
     onPhase('validate', step);
-    const onProgress = (done: number, total: number) => onEvaluating(done, total, step);
+    const onProgress = (done: number, total: number, tokens: number) => onEvaluating(done, total, step, tokens);
     const generation = { ...this.#generation, task: this.#live.evaluated };
     const { metrics, samples } = await this.#inFlight.evaluate((onQueued) =>
       validate(generation, { globalStep: step, onProgress, onQueued, ...options }),

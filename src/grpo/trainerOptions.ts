@@ -5,7 +5,7 @@ import type { Task } from '../tasks/task.ts';
 import type { CustomAdvantage } from './advantages/index.ts';
 import type { TrainConfig } from './config/types.ts';
 import type { SampleSource } from './generate/samples.ts';
-import type { AsyncCustomLoss } from './losses/custom.ts';
+import type { AsyncCustomLoss } from './losses/types.ts';
 import type { PolicyLoss } from './losses/index.ts';
 import type { RollouterFactory } from './pipeline/asyncGroups.ts';
 import type { TrainerEngine, TrainerEvents } from './types.ts';

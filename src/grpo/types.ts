@@ -60,8 +60,8 @@ export interface TrainerEvents {
   onSample?(sample: Sample, step: number): void;
   /** Called after each step, and after the evaluation of step 0 (with its metrics only). */
   onStep?(metrics: Metrics, samples: Sample[], inputs?: StepInputs): void | Promise<void>;
-  /** Called during an evaluation with the number of answered problems. */
-  onEvaluating?(done: number, total: number, step: number): void;
+  /** Called during an evaluation with the number of answered problems, and of the tokens of their answers. */
+  onEvaluating?(done: number, total: number, step: number, tokens: number): void;
   /** Called with the sampled answers of each evaluation, problem by problem. */
   onValidation?(samples: Sample[], step: number): void | Promise<void>;
   /** Called with each fault of a finished step, and once for each kind of sample that trainer.onError: skip skips. */

@@ -10,6 +10,10 @@ export interface AlgorithmRuns {
   algorithm: string;
   /** Resolved config of one of its runs. */
   config: TrainConfig;
+  /** Resolved loss, advantage and aggregation. */
+  settings: string;
+  /** Updates per step. */
+  updates?: number;
   /** Runs by seed; those without metrics so far are ignored. */
   runs: { seed: number; history: Metrics[] }[];
 }
@@ -73,7 +77,7 @@ export interface ComparedChart {
 }
 
 /** Returns the charts that have data: per step the mean, lowest and highest of the seeds that reached it. */
-export function comparedCharts(all: readonly Omit<AlgorithmRuns, 'config'>[]): ComparedChart[] {
+export function comparedCharts(all: readonly Pick<AlgorithmRuns, 'algorithm' | 'runs'>[]): ComparedChart[] {
   return CHARTS.flatMap(({ title, metric }) => {
     const values = all.map(({ runs }) => runs.map(({ history }) => valuesByStep(history, metric)));
     const steps = [...new Set(values.flat().flatMap((byStep) => [...byStep.keys()]))].sort((a, b) => a - b);
@@ -106,7 +110,7 @@ interface ComparedRow {
   reachedAt: number | null;
   /** Mean minutes of one run. */
   minutes: number;
-  /** Reason for missing the target; '' if it was reached. */
+  /** Another algorithm with the same runs, and the reason for missing the target; '' without either. */
   note: string;
 }
 
@@ -118,24 +122,51 @@ interface Spread {
 
 /** Returns one row per algorithm, over its runs that have any metrics. */
 export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
-  return all.map(({ algorithm, config, runs }) => {
-    const { actor } = config;
+  return all.map(({ algorithm, config, settings, runs, updates }, i) => {
+    const twin = all.slice(0, i).find((other) => areEqual(other.runs, runs));
+    const isOfRatio = updates === 1 && twin && afterLoss(twin.settings) === afterLoss(settings);
+    const reason = isOfRatio ? ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower' : '';
     const histories = runs.map(({ history }) => history).filter((history) => history.length > 0);
     const steps = histories.map((history) => history.filter((line) => line['timing_s/step'] !== undefined));
     const after = spread(steps.map((lines) => lines.map(passAt1).findLast((v) => v !== undefined)));
     const reachedAt = firstAt(histories, target);
     return {
       algorithm,
-      settings: `${actor.policyLoss.lossMode}, ${config.algorithm.advEstimator}, ${actor.lossAggMode}`,
+      settings,
       seeds: histories.length,
       before: spread(histories.map((history) => passAt1(history[0])))?.mean ?? null,
       after,
       greedy: spread(steps.map((lines) => lines.map(greedyAcc).findLast((v) => v !== undefined))),
       reachedAt,
       minutes: histories.length > 0 ? mean(histories.map(minutesOf)) : 0,
-      note: after === null || reachedAt !== null ? '' : whyBelow(steps, after.mean, config),
+      note: [
+        twin ? `bit-identical to ${twin.algorithm}${reason}` : '',
+        after === null || reachedAt !== null ? '' : whyBelow(steps, after.mean, config),
+      ]
+        .filter(Boolean)
+        .join('; '),
     };
   });
+}
+
+/** Advantage and aggregation, which a ratio of 1 does not make equal. */
+const afterLoss = (settings: string): string => settings.replace(/^[^,]*/, '');
+
+/** Metrics that differ between equal runs: times, and the value of the loss. */
+const OWN_METRICS = /^(timing|perf)|^actor\/(pg_|ppo_kl)/;
+
+/** True if all runs of two algorithms have the same samples, gradients and evaluations at every step. */
+function areEqual(runs: AlgorithmRuns['runs'], others: AlgorithmRuns['runs']): boolean {
+  const isSame = (a: Metrics, b: Metrics) =>
+    Object.keys(a).every((name) => OWN_METRICS.test(name) || !(name in b) || Object.is(a[name], b[name]));
+  const isEqual = (a: readonly Metrics[], b: readonly Metrics[] = []) =>
+    a.length === b.length && a.every((line, i) => isSame(line, b[i]));
+  const hasSteps = runs.some(({ history }) => history.some((line) => line['actor/grad_norm'] !== undefined));
+  return (
+    runs.length === others.length &&
+    hasSteps &&
+    runs.every(({ seed, history }) => isEqual(history, others.find((run) => run.seed === seed)?.history))
+  );
 }
 
 function spread(values: readonly (number | undefined)[]): Spread | null {

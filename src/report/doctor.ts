@@ -189,7 +189,7 @@ export const CAUSES: readonly Cause[] = [
     when: `\`tool_call_counts/error_rate\` is at least ${CALLS_FAIL.share} in the last ${CALLS_FAIL.steps} steps with calls`,
     change: CALLS_FAIL.change,
     settings: ['rollout.multiTurn.format', 'rollout.multiTurn.toolSchemasInPrompt'],
-    hides: ['reward-never', 'no-spread', 'truncated'],
+    hides: ['reward-never', 'no-spread', 'truncated', 'entropy-collapsed'],
     find: (run) => {
       const lines = run.steps
         .filter((line) => line['tool_call_counts/error_rate'] !== undefined)
@@ -202,12 +202,27 @@ export const CAUSES: readonly Cause[] = [
     },
   },
   {
+    name: 'entropy-collapsed',
+    say: 'The entropy has collapsed: the policy no longer tries anything new',
+    when: '`actor/entropy` of the last steps is below a tenth of that of the first steps, or below a third and 0.02 nats, and `critic/acc/mean` is below 0.85',
+    change: 'Raise actor.entropyCoeff, set actor.entropyTarget or a larger clipRatioHigh, and lower actor.optim.lr.',
+    settings: ['actor.entropyCoeff', 'actor.entropyTarget', 'actor.clipRatioHigh', 'actor.optim.lr'],
+    hides: ['no-spread', 'reward-never', 'reward-always'],
+    find: (run) => {
+      const [before, after] = [run.mean('actor/entropy', run.first), run.mean('actor/entropy')];
+      const acc = run.mean('critic/acc/mean');
+      if (!before || !after) return undefined;
+      const isLow = after.value < before.value / 10 || (after.value < 0.02 && after.value < before.value / 3);
+      return { found: isLow && (acc?.value ?? 0) < 0.85, evidence: [before, after, acc] };
+    },
+  },
+  {
     name: 'no-spread',
     say: 'Sampling has no variety: the samples of a group are alike',
     when: '`frac_reward_zero_std` of the last steps is at least 0.8, and three quarters of the logged groups have equal texts (without samples: the temperature is below 0.2 or topK is 1), or some groups are always solved and others never (`solved/none` and `solved/all` at least 0.2)',
     change: 'Set rollout.temperature to 1, topK to 0 and topP to 1; raise rollout.n or actor.entropyCoeff.',
     settings: ['rollout.temperature', 'rollout.topK', 'rollout.topP', 'rollout.n'],
-    hides: ['reward-never', 'reward-always', 'entropy-collapsed'],
+    hides: ['reward-never', 'reward-always'],
     find: (run) => {
       const [silent, none, all] = ['frac_reward_zero_std', 'solved/none', 'solved/all'].map((name) => run.mean(name));
       const equal = run.equalGroups;
@@ -229,7 +244,7 @@ export const CAUSES: readonly Cause[] = [
     change:
       'Easier problems, partial rewards, a warm start (docs/guides/no-learning.md), or a larger rollout.n. If samples are right, the reward does not read them: look at rollouts/step-N.jsonl.',
     settings: ['task.name', 'task.module', 'rollout.n'],
-    hides: ['reward-always', 'entropy-collapsed'],
+    hides: ['reward-always'],
     find: (run) => {
       const [silent, none, acc] = ['frac_reward_zero_std', 'solved/none', 'critic/acc/mean'].map((name) =>
         run.mean(name),
@@ -246,7 +261,6 @@ export const CAUSES: readonly Cause[] = [
     change:
       'Harder problems, data.sampler=difficulty or algorithm.filterGroups.enable=true. If samples are wrong, the reward is too lenient: look at rollouts/step-N.jsonl.',
     settings: ['task.name', 'data.sampler'],
-    hides: ['entropy-collapsed'],
     find: (run) => {
       const silent = run.mean('frac_reward_zero_std');
       const before = run.mean('frac_reward_zero_std', run.first);
@@ -307,20 +321,6 @@ export const CAUSES: readonly Cause[] = [
     find: (run) => {
       const [cut, full] = [run.share('stop/max_tokens'), run.mean('response_length/clip_ratio')];
       return full && { found: Math.max(cut!.value, full.value) >= 0.2, evidence: [cut, full] };
-    },
-  },
-  {
-    name: 'entropy-collapsed',
-    say: 'The entropy has collapsed: the policy no longer tries anything new',
-    when: '`actor/entropy` of the last steps is below 0.02 nats or a tenth of the first steps, and `critic/acc/mean` is below 0.85',
-    change: 'Raise actor.entropyCoeff, set actor.entropyTarget or a larger clipRatioHigh, and lower actor.optim.lr.',
-    settings: ['actor.entropyCoeff', 'actor.entropyTarget', 'actor.clipRatioHigh', 'actor.optim.lr'],
-    find: (run) => {
-      const [before, after] = [run.mean('actor/entropy', run.first), run.mean('actor/entropy')];
-      const acc = run.mean('critic/acc/mean');
-      if (!before || !after) return undefined;
-      const isLow = after.value < Math.max(0.02, before.value / 10);
-      return { found: isLow && (acc?.value ?? 0) < 0.85, evidence: [before, after, acc] };
     },
   },
   {

@@ -18,6 +18,9 @@ export function drawableMetric(line: Metrics, metric: string | RegExp): number |
   return value === undefined || !Number.isFinite(value) ? null : value;
 }
 
+/** Returns a number with so many digits. A value that rounds to 0 has no sign. */
+export const fixed = (value: number, digits: number): string => value.toFixed(digits).replace(/^-(?=0(?:\.0*)?$)/, '');
+
 /** Returns the value by name, or of the first name that matches. */
 function read(line: Metrics, metric: string | RegExp): number | undefined {
   const key = typeof metric === 'string' ? metric : Object.keys(line).find((name) => metric.test(name));

@@ -1,7 +1,7 @@
 /** Summarises a run in a dozen numbers. The table is printed at its end and shown at the top of its report. */
 
 import type { Metrics } from '../grpo/metrics.ts';
-import { greedyAcc, passAt1 } from './metricOf.ts';
+import { fixed, greedyAcc, passAt1 } from './metricOf.ts';
 
 export interface RunSummary {
   steps: number;
@@ -29,6 +29,9 @@ const PHASES: Record<string, string> = {
   sync: 'timing_s/sync',
   evaluate: 'timing_s/testing',
 };
+
+/** Phases that overlap generation. */
+const WITHIN: readonly string[] = ['tools', 'reward'];
 
 /** Returns the summary of a run. */
 export function summarizeRun(history: readonly Metrics[]): RunSummary {
@@ -67,9 +70,12 @@ export function summaryTable(summary: RunSummary): string {
   const row = (name: string, a: number | null, b: number | null, digits: number) =>
     `  ${name.padEnd(22)}${show(a, digits).padStart(10)}${show(b, digits).padStart(10)}`;
   const { passAt1: pass, greedy, meanReward, toolCallsPerSample, responseLength, seconds } = summary;
-  const phases = Object.entries(seconds)
-    .filter(([, spent]) => spent > 0)
-    .map(([phase, spent]) => `${phase} ${spent < 10 ? spent.toFixed(1) : spent.toFixed(0)}`);
+  const spent = (phases: readonly (readonly [string, number])[]) =>
+    phases.filter(([, s]) => s > 0).map(([phase, s]) => `${phase} ${s < 10 ? s.toFixed(1) : s.toFixed(0)}`);
+  const within = spent(WITHIN.map((phase) => [phase, seconds[phase]]));
+  const phases = spent(Object.entries(seconds).filter(([phase]) => !WITHIN.includes(phase))).map((text) =>
+    text.startsWith('generate') && within.length > 0 ? `${text} (${within.join(', ')} of it)` : text,
+  );
   return [
     `  ${`after ${summary.steps} steps`.padEnd(22)}${'before'.padStart(10)}${'after'.padStart(10)}`,
     row('pass@1', pass.before, pass.after, 3),
@@ -82,4 +88,4 @@ export function summaryTable(summary: RunSummary): string {
   ].join('\n');
 }
 
-const show = (value: number | null, digits: number) => (value === null ? '-' : value.toFixed(digits));
+const show = (value: number | null, digits: number) => (value === null ? '-' : fixed(value, digits));

@@ -1,6 +1,6 @@
 /** A problem: the messages that a sample starts from, and its answer. */
 
-import { blame, UserCodeError } from '../errors.ts';
+import { blame, shownValue, UserCodeError } from '../errors.ts';
 
 /** A message of a conversation, in the form that chat templates expect. */
 export interface Message {
@@ -52,7 +52,7 @@ export function problemName(problem: Problem): string {
   return place === undefined ? `Problem ${name}` : `${place} (problem ${name})`;
 }
 
-const EXPECTED = 'Give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
+const EXPECTED = 'Give { id, messages: [{ role, content }, ...], answer }, with texts for id, role, content and answer';
 
 /**
  * Returns the problem that a task's code returns. Throws UserCodeError if the code throws or does not return a problem.
@@ -74,9 +74,15 @@ export function givenProblem(what: string, give: () => Problem | Promise<Problem
 }
 
 function checkedProblem(what: string, problem: Problem): Problem {
-  const { messages } = (problem ?? {}) as Partial<Problem>;
-  if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) return problem;
-  throw new UserCodeError('problem', `${what} has no messages that can be read. ${EXPECTED}.`);
+  const { messages, id, answer } = (problem ?? {}) as { [K in keyof Problem]?: unknown };
+  const wrong = (found: string) => new UserCodeError('problem', `${what} has ${found}. ${EXPECTED}.`);
+  if (!Array.isArray(messages) || messages.length === 0 || !messages.every(isMessage))
+    throw wrong(
+      `${messages === undefined ? '' : `the messages ${shownValue(messages)}, so it has `}no messages that can be read`,
+    );
+  if (typeof id !== 'string' || id === '') throw wrong(`the id ${shownValue(id)}`);
+  if (answer !== undefined && typeof answer !== 'string') throw wrong(`the answer ${shownValue(answer)}`);
+  return problem;
 }
 
 /** Returns true for { role, content } with texts in both. */

@@ -47,7 +47,7 @@ export interface Task {
   ask?(text: string): Message[];
   /** Entries of the tokenizer that is trained on the task's own text for a fresh model. */
   tokenizer?: { vocabSize: number; wordShare: number };
-  /** SHA-256 of the task's module with all its imports, if it was opened by address. */
+  /** SHA-256 of the task's module, or of its data files. */
   sha256?: string;
   /** Frees what the task holds, e.g. a worker. Called by the code that opened the task. */
   close?(): void;

@@ -1,9 +1,9 @@
 /** Tools that the model can call. They are in this folder because a task brings its tools. */
 
-import { InputError } from '../errors.ts';
+import { InputError, shownValue } from '../errors.ts';
 import type { Problem } from './problem.ts';
 import type { ToolOutput } from './toolOutput.ts';
-import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
+import { type ArgsOf, checkToolSchema, isObject, type ToolSchema } from './toolSchema.ts';
 
 export type { ToolOutput } from './toolOutput.ts';
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
@@ -87,12 +87,30 @@ interface ToolDefinition<S extends ToolSchema, State> extends Omit<
  *   })
  */
 export function defineTool<const S extends ToolSchema, State = undefined>(definition: ToolDefinition<S, State>): Tool {
-  const { name, retries = 0 } = definition;
-  if (!/^[\w.-]{1,64}$/.test(name))
-    throw new InputError(`A tool is named "${name}"; allowed: 1 to 64 letters, digits, ., _ and -.`);
-  if (!Number.isInteger(retries) || retries < 0)
-    throw new InputError(`Tool "${name}" has retries ${retries}; allowed: 0, 1, 2, ...`);
-  checkToolSchema(name, definition.parameters);
   // The loop passes a tool only arguments that match its schema, and only the state that its own create returned.
+  checkTool(definition);
   return definition;
+}
+
+/** Throws InputError if a tool, which a task's module can give as a plain object, cannot be called. */
+export function checkTool(tool: unknown): void {
+  if (!isObject(tool))
+    throw new InputError(`A tool is ${shownValue(tool)}. Give { name, description, parameters, execute }.`);
+  const { name, retries = 0, execute, parameters } = tool;
+  if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name))
+    throw new InputError(`A tool is named ${shownValue(name)}; allowed: 1 to 64 letters, digits, ., _ and -.`);
+  if (!Number.isInteger(retries) || Number(retries) < 0)
+    throw new InputError(`Tool "${name}" has retries ${shownValue(retries)}; allowed: 0, 1, 2, ...`);
+  if (typeof execute !== 'function')
+    throw new InputError(`Tool "${name}" has no function "execute". Give execute(args), which returns the output.`);
+  checkToolSchema(name, parameters as ToolSchema);
+}
+
+/** Throws InputError if a tool cannot be called, or if two have one name. @param owner the task or environment, in errors */
+export function checkTools(owner: string, tools: unknown): void {
+  if (!Array.isArray(tools)) throw new InputError(`${owner} has the tools ${shownValue(tools)}. Give a list of tools.`);
+  tools.forEach(checkTool);
+  const names = tools.map(({ name }: Tool) => name);
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice !== undefined) throw new InputError(`${owner} has two tools named "${twice}". Rename one of them.`);
 }

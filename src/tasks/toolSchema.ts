@@ -1,6 +1,6 @@
 /** The subset of JSON schema that tool arguments use, and the check of a model's arguments against it. */
 
-import { InputError } from '../errors.ts';
+import { InputError, shownValue } from '../errors.ts';
 
 /** Schema of one argument. Keys that are not checked here (`default`, `format`, ...) can be present for the model to read. */
 export interface ArgumentSchema {
@@ -139,8 +139,12 @@ function hasType(value: unknown, type: string | undefined): boolean {
   return type === 'string' || type === 'number' || type === 'boolean' ? typeof value === type : true;
 }
 
-/** Throws InputError if a schema contradicts itself or has an unknown type. */
+/** Throws InputError if a schema is not one of arguments, contradicts itself or has an unknown type. */
 export function checkToolSchema(tool: string, schema: ToolSchema): void {
+  if (!isObject(schema) || !isObject(schema.properties))
+    throw new InputError(
+      `Tool "${tool}" has the parameters ${shownValue(schema)}. Give { type: 'object', properties: { ... } }, with no properties if it takes none.`,
+    );
   const unknown = schema.required?.find((key) => !Object.hasOwn(schema.properties, key));
   if (unknown !== undefined)
     throw new InputError(

@@ -2,10 +2,10 @@
 
 import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
-import { entrySamples, packPolicyRows, policyLoss } from '../gpu/ops/policy_loss.ts';
+import { entrySamples, packPolicyRows, policyLoss, preparePolicyLoss } from '../gpu/ops/policy_loss.ts';
 import { resolveTrainConfig } from '../grpo/config/resolve.ts';
 import { policyLossSpec } from '../grpo/update/lossSpec.ts';
-import { computePolicyLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losses/index.ts';
+import { computePolicyLoss, isOwnLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 
@@ -47,7 +47,10 @@ const E = SEQ_START[LENGTHS.length];
 /** Recipe of a loss mode, if the two have different names. */
 export const RECIPE_OF_LOSS: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
 
-/** Checks all losses with small and large log ratios, some far out, with masked and selected entries. */
+/**
+ * Checks all losses with small and large log ratios, some far out, with masked and selected entries. Throws InputError
+ * if the WGSL of a custom loss does not compile.
+ */
 export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   const checks: Check[] = [];
   for (const [lossMode, { wgsl }] of Object.entries(POLICY_LOSSES)) {
@@ -57,6 +60,7 @@ export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
       resolveTrainConfig({ name: 'verify', model: { path: 'none' }, actor: { klLossCoef: 0.1 }, algorithm }),
     );
     const errors: number[] = [];
+    if (isOwnLoss(lossMode)) await preparePolicyLoss(gpu, spec);
     for (const drift of [0.001, 0.3, 2]) errors.push(await lossError(gpu, spec, drift));
     checks.push({ name: `policy loss ${lossMode}, with KL: d loss / d logp`, error: worst(errors), limit: 1e-4 });
   }

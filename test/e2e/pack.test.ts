@@ -3,7 +3,7 @@
  * in an empty folder, and the files of the tarball.
  */
 
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -260,29 +260,101 @@ test('the built page says why it cannot run from file://', async ({ page }) => {
   await expect(page.locator('#adapter-place')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
 });
 
-test('the command line evaluates a shipped recipe in an empty folder, and finds SwiftShader', async () => {
-  test.skip(!isFull, 'evaluates by a real engine: npm test -- --full');
-  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-empty-'));
+test('the installed command line knows what --import registers by the installed library', () => {
+  for (const file of ['own-loop.ts', 'batch-loss.js']) cpSync(join('examples', file), join(project, file));
+  const words = ['train', 'configs/gsm8k-tool.yaml', 'model.path=none', 'algorithm.name=by_batch'];
+  const imported = ['--import', './own-loop.ts', '--import', './batch-loss.js'];
+  const args = [join(installed, 'dist/cli/bin.js'), ...words, 'rollout.agent.defaultAgentLoop=self_check', ...imported];
+  const { status, stderr } = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8' });
+  // The next thing that is wrong.
+  expect([status, stderr]).toEqual([2, expect.stringContaining('The checkpoint folder none does not exist.')]);
+});
+
+/** Runs the installed command line as npx does, with the optional peer dependency that Node needs. */
+async function webgrpo(cwd: string, ...args: string[]) {
   const { VK_ICD_FILENAMES: _, ...env } = process.env;
-  // Runs as npx does, with the optional peer dependency that Node needs.
-  const dawn = join(project, 'node_modules', 'webgpu');
-  cpSync(resolve('node_modules/webgpu'), dawn, { recursive: true });
-  cpSync(resolve('node_modules/debug'), join(project, 'node_modules', 'debug'), { recursive: true });
-  cpSync(resolve('node_modules/ms'), join(project, 'node_modules', 'ms'), { recursive: true });
-  const args = [
-    join(installed, 'dist/cli/bin.js'),
-    'eval',
-    'configs/gsm8k-tool.yaml',
-    'data.valMaxSamples=8',
-    '--json',
-  ];
-  const child = spawn(process.execPath, args, { cwd: folder, env });
+  for (const name of ['webgpu', 'debug', 'ms'])
+    cpSync(resolve('node_modules', name), join(project, 'node_modules', name), { recursive: true });
+  const child = spawn(process.execPath, [join(installed, 'dist/cli/bin.js'), ...args], { cwd, env });
   let [out, err] = ['', ''];
   child.stdout.on('data', (text) => (out += text));
   child.stderr.on('data', (text) => (err += text));
   const code = await new Promise((done) => child.on('exit', done));
-  rmSync(folder, { recursive: true, force: true });
   expect(code, err).toBe(0);
+  return { out, err };
+}
+
+test('the command line evaluates a shipped recipe in an empty folder, and finds SwiftShader', async () => {
+  test.skip(!isFull, 'evaluates by a real engine: npm test -- --full');
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-empty-'));
+  const { out, err } = await webgrpo(folder, 'eval', 'configs/gsm8k-tool.yaml', 'data.valMaxSamples=8', '--json');
+  rmSync(folder, { recursive: true, force: true });
   expect(JSON.parse(out)).toHaveProperty('metrics');
   if (process.env['VK_ICD_FILENAMES']?.includes('swiftshader')) expect(err).toContain('SwiftShader');
+});
+
+/** Replaces the problems and the tool of the template: sorts three digits by a tool `min`. */
+const SORT = `
+const problem = (n) => ({
+  id: n.join(' '),
+  messages: prompt(\`Sort: \${n.join(' ')}\`),
+  answer: n.toSorted((a, b) => a - b).join(' '),
+});
+const triples = Array.from({ length: 1000 }, (_, i) => [i % 10, Math.floor(i / 10) % 10, Math.floor(i / 100)]);
+const different = triples.filter((n) => new Set(n).size === 3);
+const training = different.filter((_, i) => i % 5 !== 0).map(problem);
+const heldOut = different.filter((_, i) => i % 5 === 0).map(problem);
+export const min = {
+  name: 'min',
+  description: 'Returns the smallest of some numbers.',
+  parameters: { type: 'object', properties: { numbers: { type: 'string' } }, required: ['numbers'] },
+  execute: ({ numbers }) => String(Math.min(...String(numbers).split(' ').map(Number))),
+};
+`;
+const SORTED = `demonstrate({ id, answer }, rng, errorRate) {
+    const [first, second] = answer.split(' ');
+    const rest = id.split(' ').filter((digit) => digit !== first).join(' ');
+    return [
+      { role: 'assistant', content: call(min, { numbers: id }) },
+      { role: 'tool', content: first },
+      { role: 'assistant', content: call(min, { numbers: rest }) },
+      { role: 'tool', content: second },
+      { role: 'assistant', content: rng.uniform() < errorRate ? id : answer },
+    ];
+  },
+};
+`;
+
+test('a task with a tool of its own learns from what init writes: imitation, then GRPO; its run is evaluated and asked', async () => {
+  test.skip(!isFull, 'imitates for 200 steps and trains for 20: npm test -- --full');
+  test.slow();
+  await webgrpo(project, 'init', 'sort3', '--model', 'sft.yaml');
+  const folder = join(project, 'sort3');
+  const file = join(folder, 'task.mjs');
+  const written = readFileSync(file, 'utf8')
+    .replace(/\/\*\* @param \{number\} a @param[^]*?(?=\/\*\* Returns a tool call)/, () => SORT)
+    .replace('tools: [calculator]', 'tools: [min]')
+    .replace('response.trim().endsWith(`#### ${problem.answer}`)', 'response.trim() === problem.answer')
+    .replace(/demonstrate\([^]*$/, () => SORTED);
+  writeFileSync(file, written);
+  run(process.execPath, ['--test'], folder);
+  const { err } = await webgrpo(folder, 'train', 'config.yaml', 'trainer.totalTrainingSteps=20', 'trainer.testFreq=20');
+  expect(err).toContain('warm start: sft.yaml first');
+  const said = [...err.matchAll(/^step \d+\/20 .*pass@1 ([\d.]+)/gm)].map(([, passed]) => Number(passed));
+  expect(said.at(-1)! - said[0]).toBeGreaterThan(0.15);
+  const { out } = await webgrpo(folder, 'eval', 'runs/sort3', '--json');
+  const evaluated = JSON.parse(out) as { model: string; passAt1: number };
+  expect(evaluated.model).toBe('runs/sort3');
+  expect(evaluated.passAt1 - said[0]).toBeGreaterThan(0.1);
+  const asked = await webgrpo(
+    folder,
+    'generate',
+    '--model',
+    'runs/sort3',
+    '--prompt',
+    'Sort: 5 0 2',
+    '--temperature',
+    '0',
+  );
+  expect(asked.out).toMatch(/"name":"min"[^]*tool: 0/);
 });

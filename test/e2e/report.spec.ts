@@ -199,8 +199,8 @@ test('compare.html hides an algorithm in every chart', async ({ page }) => {
   ];
   const config = resolveTrainConfig({ name: 'r', model: { path: 'm' } });
   const all = [
-    { algorithm: HOSTILE, config, runs: [{ seed: 1, history: history(0.9) }] },
-    { algorithm: 'gspo', config, runs: [{ seed: 1, history: history(0.5) }] },
+    { algorithm: HOSTILE, config, settings: 'vanilla', runs: [{ seed: 1, history: history(0.9) }] },
+    { algorithm: 'gspo', config, settings: 'gspo', runs: [{ seed: 1, history: history(0.5) }] },
   ];
   const report = comparisonReport({ title: 'two', about: 'of a test', all, target: 0.85, config: 'x: 1' });
   writeWith('compare.html', report);

@@ -5,7 +5,7 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { NotFiniteError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Fault } from '../../src/grpo/health.ts';
-import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { TensorMap } from '../../src/model/engine.ts';

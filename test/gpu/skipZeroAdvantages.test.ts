@@ -6,7 +6,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { TrainerEngine } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
-import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';

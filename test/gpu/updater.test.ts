@@ -13,7 +13,7 @@ import { registerAdvantage, registerPolicyLoss } from '../../src/grpo/config/reg
 import { checkPolicyLoss } from '../../src/verify/checkPolicyLoss.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { entropyGradient } from '../../src/model/policyStage.ts';

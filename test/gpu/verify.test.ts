@@ -1,6 +1,7 @@
 /** Tests that the checks of `webgrpo verify`, except complete models, pass here. */
 import { expect, test } from 'vitest';
 import { verifyLossKernels, verifyProducts } from '../../src/verify/kernels.ts';
+import { registerPolicyLoss } from '../../src/grpo/config/register.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { kernelTexts } from '../../src/verify/kernelText.ts';
 import { chooseMatmul } from '../../src/gpu/ops/matmul.ts';
@@ -23,4 +24,15 @@ test('the text of every kernel that runs here use can be written', () =>
       expect(texts.get(`${name}.wgsl`)).toBe(code);
     expect(texts.get('rmsnorm.wgsl')).toMatch(/^\/\/ /);
     for (const [file, text] of texts) expect(text.match(/^fn main\(/gm), file).toHaveLength(1);
+  }));
+
+test('a loss whose WGSL does not compile is named in a sentence; one without WGSL is left out', () =>
+  withGpu(async (gpu) => {
+    const row = () => ({ loss: 0, grad: 0 });
+    const checked = Object.values(POLICY_LOSSES).filter(({ wgsl }) => wgsl !== undefined).length;
+    registerPolicyLoss('by_function', ({ weights }) => ({ dLogProbs: weights }));
+    registerPolicyLoss('by_row', { row });
+    expect(await verifyLossKernels(gpu)).toHaveLength(checked);
+    registerPolicyLoss('typo', { row, wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantag; }' });
+    await expect(verifyLossKernels(gpu)).rejects.toThrow(/^Policy loss "typo" does not compile: .*line 1 of its WGSL/);
   }));

@@ -10,12 +10,20 @@ import { quoted, startedAs } from '../../src/cli/process/startedAs.ts';
 import { disk, readJsonFile, readText, shippedPath, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { processIo, withIo } from '../../src/cli/process/io.ts';
-import { Progress, resolvedAlgorithm, say, sayProgress, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
+import {
+  Progress,
+  repeatProgress,
+  resolvedAlgorithm,
+  say,
+  sayProgress,
+  stepLine,
+  timeLeft,
+} from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
 import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { withChatTemplate } from '../../src/cli/run/session.ts';
-import { passAt1 } from '../../src/report/metricOf.ts';
+import { fixed, passAt1 } from '../../src/report/metricOf.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { chartData, type RunReport } from '../../src/report/runReport.ts';
 import { summarizeRun, summaryTable } from '../../src/report/summary.ts';
@@ -113,6 +121,11 @@ test('the summary counts each step once, and separates values before and after',
   expect(summary.meanReward).toEqual({ first: 0.1, last: 0.3 });
   expect(summary.seconds).toMatchObject({ generate: 4.5, evaluate: 6, update: 0 });
   expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
+  expect(summaryTable(summary)).toContain('  seconds: generate 4.5, evaluate 6.0');
+  const outside = { 'timing_s/tools': 0.25, 'timing_s/reward': 1 };
+  expect(summaryTable(summarizeRun([line(1, outside)]))).toContain(
+    '  seconds: generate 1.5 (tools 0.3, reward 1.0 of it)',
+  );
 });
 
 test('the line about the algorithm has everything that is on, and nothing that is off', () => {
@@ -138,10 +151,21 @@ test('the progress line', () => {
   expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 per step, 6 steps left
   expect(timeLeft([before], 9)).toBeNaN();
   expect(passAt1(HISTORY[3])).toBe(0.75);
-  expect(stepLine(line(1), 9, 0.25, 125)).toBe(
-    'step 1/9  reward 0.100  pass@1 0.250  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05',
+  expect(stepLine(line(1), 9, 125)).toBe('step 1/9  reward 0.100  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05');
+  // pass@1 is shown where it was measured.
+  expect(stepLine(before, 9, NaN)).toBe('step 0/9  pass@1 0.250');
+  expect(stepLine({ ...line(1), ...before, 'training/global_step': 1 }, 9, NaN)).toContain('pass@1 0.250');
+  expect(stepLine({ ...line(1), 'actor/ppo_kl': -4e-8, 'actor/entropy': -0 }, 9, NaN)).toMatch(
+    / {2}kl 0\.0000 {2}entropy 0\.000 /,
   );
-  expect(stepLine(before, 9, undefined, NaN)).toBe('step 0/9  pass@1 0.250');
+  expect([-0.00005, -0.00004, -0.4, -0.5, -12].map((value) => fixed(value, 4))).toEqual([
+    '-0.0001',
+    '0.0000',
+    '-0.4000',
+    '-0.5000',
+    '-12.0000',
+  ]);
+  expect([fixed(-0.4, 0), fixed(-10, 0)]).toEqual(['0', '-10']);
 });
 
 test('progress: on a terminal in one line, in a log after 30 s without a line', () => {
@@ -358,3 +382,30 @@ function thrown(use: () => unknown): Error {
   }
   throw new Error('nothing was thrown');
 }
+
+test('progress has the tokens, and the time so far while nothing has ended; a log repeats it, a terminal does not', () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const said = (isTTY: boolean) => {
+    let text = '';
+    withIo({ ...processIo, stderr: { isTTY, write: (more: string) => (text += more) } }, () => {
+      say('adapter');
+      const progress = new Progress();
+      let shown = () => progress.phase('step 1: generate');
+      const stop = repeatProgress(() => shown());
+      vi.advanceTimersByTime(75_000);
+      shown = () => progress.text(0, 4, 'samples');
+      vi.advanceTimersByTime(30_000);
+      shown = () => progress.text(2, 4, 'samples', 640);
+      vi.advanceTimersByTime(30_000);
+      stop();
+      vi.advanceTimersByTime(300_000);
+    });
+    return text.split('\n').slice(1, -1);
+  };
+  expect(said(false)).toEqual([
+    ...['step 1: generate, 0:30 so far', 'step 1: generate, 1:00 so far'],
+    ...['0 of 4 samples, 1:30 so far', '2 of 4 samples, 640 tokens, 2:00 left'],
+  ]);
+  expect(said(true)).toEqual([]);
+});

@@ -49,7 +49,7 @@ test('sizes that do not divide', () =>
 test('a missing config', () =>
   refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
 
-test('no config at all', () => refused(['train'], /^No config was given\. /));
+test('no config at all', () => refused(['train'], /^No config or run folder was given\. /));
 
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist\. /));
@@ -177,4 +177,28 @@ test('a result for programs is the only text on standard output', async () => {
   const { status, stdout } = await webgrpo(['config', 'trainer', '--json']);
   expect(status).toBe(0);
   expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');
+});
+
+test.each([
+  [['actor.optim.lr'], 'The setting actor.optim.lr has no value. Write actor.optim.lr=VALUE, without spaces.'],
+  [['actor.optim.lr', '1e-4'], 'The setting actor.optim.lr has no value. Write actor.optim.lr=VALUE, without spaces.'],
+  [['rollout.n:4'], 'The setting rollout.n is "rollout.n:4". Write rollout.n=4, without spaces.'],
+  [['+rollout.n=4'], 'The setting rollout.n is "+rollout.n=4". Write rollout.n=4, without spaces.'],
+  [['--rollout.n=4'], 'rollout.n is written like an option, but is a setting. Write rollout.n=VALUE, without dashes.'],
+  [
+    ['trainer.defaultLocalDir=/proc/x'],
+    /^The run folder \/proc\/x\/.* cannot be written \(ENOENT: .*\)\. Set trainer\.defaultLocalDir/,
+  ],
+  [
+    ['trainer.defaultLocalDir=package.json/x'],
+    /cannot be written \(ENOTDIR: .*\)\. Set trainer\.defaultLocalDir to a folder/,
+  ],
+  [
+    [`name=${'a'.repeat(128)}`, `trainer.defaultLocalDir=${'b'.repeat(300)}`],
+    /cannot be written \(ENAMETOOLONG: .*\)\. Set/,
+  ],
+  [['b.yaml'], /^One config is expected, but there are 2: /],
+])('train CONFIG %j', async (words, sentence) => {
+  const { status, said } = await webgrpo(['train', CONFIG, ...words]);
+  expect([status, said.at(-1)]).toEqual([2, typeof sentence === 'string' ? sentence : expect.stringMatching(sentence)]);
 });

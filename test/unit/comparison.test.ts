@@ -8,6 +8,7 @@ import {
   type AlgorithmRuns,
 } from '../../src/report/comparison.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
 import { standalonePage } from '../../src/report/standalonePage.ts';
 
 const CONFIG = resolveTrainConfig({ name: 'r', model: { path: 'm' } });
@@ -27,10 +28,14 @@ const run = (seed: number, passes: number[]) => ({
   ),
 });
 const ALL: AlgorithmRuns[] = [
-  { algorithm: 'grpo', config: CONFIG, runs: [run(1, [0.25, 0.5, 0.9]), run(2, [0.25, 0.7, 0.8])] },
   {
-    algorithm: 'gspo',
-    config: resolveTrainConfig({ name: 'r', model: { path: 'm' }, algorithm: { name: 'gspo' } }),
+    algorithm: 'grpo',
+    config: CONFIG,
+    settings: 'vanilla',
+    runs: [run(1, [0.25, 0.5, 0.9]), run(2, [0.25, 0.7, 0.8])],
+  },
+  {
+    ...{ algorithm: 'gspo', config: CONFIG, settings: 'gspo' },
     runs: [run(1, [0.25, 0.5]), { seed: 2, history: [] }],
   },
 ];
@@ -55,18 +60,20 @@ test('rows: the mean over seeds reaches the target, and a note explains the runs
   expect(grpo.after).toMatchObject({ low: 0.8, high: 0.9 });
   expect(gspo).toMatchObject({ seeds: 1, reachedAt: null, note: 'flat over the last quarter of the steps' });
   expect(comparedMarkdown(comparedRows(ALL, 0.84)).split('\n')[2]).toBe(
-    '| grpo | vanilla, grpo, seq-mean-token-mean | 2 | 0.250 | 0.850 (0.800 to 0.900) | - | 4 | 1.5 |  |',
+    '| grpo | vanilla | 2 | 0.250 | 0.850 (0.800 to 0.900) | - | 4 | 1.5 |  |',
   );
 });
 
+const NEVER = { frac_reward_zero_std: 1, 'solved/none': 1 };
+
 test('why runs stay below: the cause that doctor finds in most of them', () => {
   const runOf = (more: Record<string, number>) => [1, 2, 3, 4].map((step) => line(step, more));
-  const [clipped, low, sound] = [runOf({ 'actor/pg_clipfrac': 0.5 }), runOf({ 'actor/entropy': 0.01 }), runOf({})];
+  const [clipped, silent, sound] = [runOf({ 'actor/pg_clipfrac': 0.5 }), runOf(NEVER), runOf({})];
   expect(whyBelow([clipped, sound, clipped], 0, CONFIG)).toBe(
     'Most tokens are clipped: the updates hardly move the policy',
   );
-  expect(whyBelow([low], 0, CONFIG)).toBe('The entropy has collapsed: the policy no longer tries anything new');
-  expect(whyBelow([low, clipped], 0, CONFIG)).toBe('flat over the last quarter of the steps');
+  expect(whyBelow([silent], 0, CONFIG)).toBe('The reward never fires: no sample is better than another');
+  expect(whyBelow([silent, clipped], 0, CONFIG)).toBe('flat over the last quarter of the steps');
 });
 
 test('why a run stays below: it fell back, or had not finished rising', () => {
@@ -86,4 +93,38 @@ test('the page needs no other file, and its data cannot contain markup', () => {
   const [, json] = /<script id="report" type="application\/json">(.*?)<\/script>/s.exec(html)!;
   expect(JSON.parse(json)).toEqual(report);
   expect(report.table[1][0]).toBe('grpo');
+});
+
+test('runs that are equal bit for bit are named, with the reason', () => {
+  const history = (norm: number, loss: number): Metrics[] => [
+    { 'training/global_step': 0, 'val-core/t/acc/mean@1': 0.5 },
+    {
+      'training/global_step': 1,
+      'timing_s/step': loss,
+      'actor/grad_norm': norm,
+      'actor/pg_loss': loss,
+      'actor/ppo_kl': loss,
+    },
+  ];
+  const of = (algorithm: string, updates: number, ...runs: Metrics[][]): AlgorithmRuns => ({
+    ...{
+      algorithm,
+      config: CONFIG,
+      settings: `${algorithm}, rloo`,
+      updates,
+      runs: runs.map((lines, seed) => ({ seed, history: lines })),
+    },
+  });
+  const notes = (...all: AlgorithmRuns[]) => comparedRows(all, 0.9).map(({ note }) => note);
+  const grpo = of('grpo', 1, history(3, 1), history(4, 1));
+  const reason = ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower';
+  expect(notes(grpo, of('gspo', 1, history(3, 2), history(4, 2)))).toEqual(['', `bit-identical to grpo${reason}`]);
+  expect(notes(grpo, of('gspo', 2, history(3, 2), history(4, 2)))[1]).toBe('bit-identical to grpo');
+  const other = { ...of('dr_grpo', 1, history(3, 2), history(4, 2)), settings: 'grpo, gae' };
+  expect(notes(grpo, other)[1]).toBe('bit-identical to grpo');
+  expect(notes(grpo, of('cispo', 1, history(3, 1), history(4 + 2 ** -50, 1)))).toEqual(['', '']);
+  expect(notes(grpo, of('cispo', 1, history(3, 1)), of('dapo', 1, history(3, 1), history(4, 1).slice(0, 1)))[2]).toBe(
+    '',
+  );
+  expect(notes(of('grpo', 1, history(3, 1).slice(0, 1)), of('gspo', 1, history(3, 1).slice(0, 1)))[1]).toBe('');
 });

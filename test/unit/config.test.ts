@@ -100,10 +100,10 @@ test.each([
   ['actor.temperature=1', 'unknown key "actor.temperature". Did you mean "rollout.temperature"?'],
   ['data.trainBatchsize=8', 'unknown key "data.trainBatchsize". Did you mean "data.trainBatchSize"?'],
   ['rollot.n=8', 'unknown key "rollot". Did you mean "rollout"?'],
-  ['actor.__proto__.x=1', 't.yaml: unknown key "actor.__proto__". Did you mean "'],
-  ['__proto__.x=1', 't.yaml: unknown key "__proto__". Did you mean "'],
-  ['actor.toString=1', 't.yaml: unknown key "actor.toString". Did you mean "'],
-  ['constructor.prototype.x=1', 't.yaml: unknown key "constructor". Did you mean "'],
+  ['actor.__proto__.x=1', 't.yaml: unknown key "actor.__proto__".'],
+  ['__proto__.x=1', 't.yaml: unknown key "__proto__".'],
+  ['actor.toString=1', 't.yaml: unknown key "actor.toString".'],
+  ['constructor.prototype.x=1', 't.yaml: unknown key "constructor".'],
   ['rollout.n=0', 't.yaml: "rollout.n" is 0; allowed: integer >= 1.'],
   ['rollout.n=1.5', 't.yaml: "rollout.n" is 1.5; allowed: integer >= 1.'],
   ['rollout.n=many', 't.yaml: "rollout.n" is "many"; allowed: integer >= 1.'],
@@ -167,16 +167,16 @@ test('an override changes no other object', () => {
 
 test('sizes that hang, and sizes that no memory holds, are refused', () => {
   // Trying 2 ** 40 sizes one after another would exceed any limit of a test.
-  expect(sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1'))).toContain(
-    'nearest that do are 1 and 1000003',
-  );
+  expect(
+    sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1', 'actor.ppoMiniBatchSize=8')),
+  ).toContain('nearest that do are 1 and 1000003');
   expect(
     sentence(() => parse(MINIMAL, 'data.trainBatchSize=999999', 'rollout.n=1', 'actor.ppoMiniBatchSize=8')),
   ).toContain('7 and 9');
-  expect(nearestDivisors(100_000_008, 7)).toBe('6 and 8');
-  expect(nearestDivisors(2 ** 40, 3)).toBe('2 and 4');
-  expect(nearestDivisors(12, 12)).toBe('6');
-  expect(nearestDivisors(16, 5)).toBe('4 and 8');
+  expect(nearestDivisors(100_000_008, 7)).toBe('The nearest that do are 6 and 8.');
+  expect(nearestDivisors(2 ** 40, 3)).toBe('The nearest that do are 2 and 4.');
+  expect(nearestDivisors(12, 12)).toBe('The nearest that does is 6.');
+  expect(nearestDivisors(16, 5)).toBe('The nearest that do are 4 and 8.');
   const sft = (...overrides: string[]) => sentence(() => parseSftConfig('name: s', { source: 's.yaml', overrides }));
   expect(sft('model.numHiddenLayers=2147483648')).toContain(
     '"model.numHiddenLayers" is 2147483648; allowed: up to 1024.',
@@ -270,8 +270,8 @@ test('text that is not a config is refused with a clear message', () => {
 
 test('nearest names', () => {
   expect(nearestKey('test_freq', ['trainer.testFreq', 'trainer.saveFreq'])).toBe('trainer.testFreq');
-  expect(nearestDivisors(16, 1000)).toBe('16');
-  expect(nearestDivisors(7, 3)).toBe('1 and 7');
+  expect(nearestDivisors(16, 1000)).toBe('The nearest that does is 16.');
+  expect(nearestDivisors(7, 3)).toBe('The nearest that do are 1 and 7.');
 });
 
 test.each([
@@ -395,3 +395,45 @@ test('length of a run and its problems: rules that span keys', () => {
   const { trainer } = parse(MINIMAL, 'trainer.stopWhen={metric: actor/entropy, atMost: 0.1}');
   expect(trainer.stopWhen).toEqual({ metric: 'actor/entropy', atMost: 0.1 });
 });
+
+test('actor.ppoMiniBatchSize is 8, or the divisor of data.trainBatchSize nearest to it; a written one must divide', () => {
+  const updates = (size: number, ...more: string[]) =>
+    parse(MINIMAL, `data.trainBatchSize=${size}`, ...more).actor.ppoMiniBatchSize;
+  const sizes = [1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 20, 64, 100];
+  expect(sizes.map((size) => updates(size))).toEqual([1, 2, 4, 6, 7, 8, 9, 10, 11, 6, 7, 5, 8, 17, 10, 8, 10]);
+  expect(updates(12, 'actor.ppoMiniBatchSize=3')).toBe(3);
+  expect(() => updates(4, 'actor.ppoMiniBatchSize=8')).toThrow(
+    'does not divide data.trainBatchSize 4. The nearest that does is 4.',
+  );
+});
+
+test.each([
+  ['actor.optim.learning_rate=1e-4', 'Did you mean "actor.optim.lr"? TRL has the other name'],
+  [
+    'actor.optim.weight_decay_rate=1',
+    'unknown key "actor.optim.weight_decay_rate". Did you mean "actor.optim.weightDecay"?',
+  ],
+  ['rollout.num_generations=4', 'Did you mean "rollout.n"? TRL has the other name'],
+  ['data.max_completion_length=4', 'Did you mean "data.maxResponseLength"? TRL has the other name'],
+  ['frobnicate=1', 'unknown key "frobnicate". "webgrpo config" lists every key.'],
+  ['actor.zzzzzz=1', 'unknown key "actor.zzzzzz". "webgrpo config" lists every key.'],
+  ['trainer.logger=wandb', 'For Weights & Biases set it to tensorboard and run "wandb sync --sync-tensorboard"'],
+  ['trainer.logger=[console, mlflow]', 'Other trackers can import'],
+  ['trainer.logger=nope', 'allowed: some of console, jsonl, csv, tensorboard.'],
+])('%s gets the hint that fits', (override, hint) => expect(sentence(() => parse(MINIMAL, override))).toContain(hint));
+
+test.each([
+  [
+    'TRL',
+    'learning_rate: 1e-6\nnum_generations: 8\nbeta: 0.04\nuse_vllm: true\noutput_dir: x',
+    /^t\.yaml: unknown key "learning_rate"\. .*"actor\.optim\.lr"\? .* The same holds for num_generations \(rollout\.n\), beta \(actor\.klLossCoef\), use_vllm \(no such setting\)/,
+  ],
+  [
+    'verl',
+    'actor_rollout_ref:\n  actor:\n    optim:\n      lr: 1e-6\n  rollout:\n    n: 5',
+    /^t\.yaml: unknown key "actor_rollout_ref\.actor\.optim\.lr"\. .*"actor\.optim\.lr"\? .* holds for actor_rollout_ref\.rollout\.n \(rollout\.n\)\.$/,
+  ],
+  ['another program', 'image: node:20\nscript: [npm test]', /^t\.yaml: unknown key "image"\./],
+])('a file of %s is told about its own keys, not about keys that it lacks', (_, text, expected) =>
+  expect(sentence(() => parseTrainConfig(text, { source: 't.yaml' }))).toMatch(expected),
+);

@@ -1,7 +1,10 @@
-import { delimiter } from 'node:path';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { NoAdapterError } from '../../src/errors.ts';
 import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
+import { hasVulkanDriver } from '../../src/cli/swiftShader.mjs';
 
 const turns = async (n: number) => {
   for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));
@@ -37,3 +40,23 @@ test.each(['VK_ICD_FILENAMES', 'VK_DRIVER_FILES'])(
     for (const value of ['', there]) expect(() => checkDrivers({ [name]: value })).not.toThrow();
   },
 );
+
+test('a Vulkan driver is a description in a folder of the loader whose library exists', () => {
+  const root = mkdtempSync(join(tmpdir(), 'webgrpo-vulkan-'));
+  const folder = join(root, 'share/vulkan/icd.d');
+  mkdirSync(folder, { recursive: true });
+  const empty = { HOME: join(root, 'home'), XDG_CONFIG_DIRS: root, XDG_DATA_DIRS: root };
+  const found = (name: string, text: string): boolean => {
+    writeFileSync(join(folder, name), text);
+    return hasVulkanDriver({ ...empty, XDG_DATA_DIRS: `${root}/none:${root}/share` });
+  };
+  // Folders of the machine itself, which no variable replaces, decide otherwise.
+  const machine = hasVulkanDriver(empty);
+  const ofLibrary = (path: string) => JSON.stringify({ ICD: { library_path: path } });
+  expect(found('a.txt', ofLibrary('libvulkan_x.so'))).toBe(machine);
+  expect(found('broken.json', '{')).toBe(machine);
+  expect(found('gone.json', ofLibrary('/none/lib.so'))).toBe(machine);
+  expect(found('near.json', ofLibrary('./near.json'))).toBe(true);
+  expect(hasVulkanDriver({ ...empty, XDG_DATA_HOME: join(root, 'share') })).toBe(true);
+  expect(hasVulkanDriver({ ...empty, VK_ADD_DRIVER_FILES: 'x.json' })).toBe(true);
+});

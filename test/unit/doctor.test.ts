@@ -103,12 +103,12 @@ test('the command prints cause, evidence and setting, and ends with 0 whether it
   expect(found.stdout).toBe(`Nearly all tool calls fail (tool-calls-fail).
   tool_call_counts/error_rate 1 (mean of steps 6 to 8)
   most frequent: Error: the service is not reachable
-  Change: If the model does not know the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/guides/no-learning.md).
+  Change: If the model does not know the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), or set rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.
   Now: rollout.multiTurn.format=hermes, rollout.multiTurn.toolSchemasInPrompt=false
 
 Checked: not-finite, probabilities-differ, rate-too-high, reward-always, held-out-falls, longer.
 
-Not checked, because the metrics are missing: kl-pulls-back, rate-too-low, entropy-collapsed, clipped.
+Not checked, because the metrics are missing: kl-pulls-back, rate-too-low, clipped.
 `);
   write(storedRun('sound-1'));
   const sound = await webgrpo(['doctor', path, '--json']);

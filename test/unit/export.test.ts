@@ -142,7 +142,8 @@ test('TRL: evaluation, and settings with other meanings, are exported or reporte
 });
 
 test('tools and loops that neither trainer supports are named, and the folder contains no file of them', async () => {
-  const javascript = 'task.tools: javascript cannot be called; the calculator alone is written in Python.';
+  const javascript =
+    'task.tools: the exported run does not call javascript; the shipped calculator alone is written in Python.';
   const single = ['rollout.agent.defaultAgentLoop=single_turn'];
   for (const peer of ['trl', 'verl']) {
     const tools = await exported(peer, 'javascript', ['task.tools=[calculator,javascript]']);
@@ -373,9 +374,6 @@ test('a JSONL task is exported with all its problems', async () => {
   const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
   const answers = (await parquetReadObjects({ file })).map(({ answer }) => answer as string);
   expect(answers.toSorted()).toEqual(Array.from({ length: 14 }, (_, i) => `City ${i}`).toSorted());
-  expect(() => rewardOf(config(...asJsonl(path, 'reward=module', 'module=x.js')))).toThrow(
-    'task.options.reward is "module"',
-  );
 });
 
 const PATTERNS: [pattern: string, flags: string][] = [
@@ -484,8 +482,46 @@ test('an export refuses what it cannot write', async () => {
   await refused(run('verl').to('x'), 'No run was given. Give one run or checkpoint folder. --help shows an example.');
   await refused(run('verl', MODEL).to(undefined), '--out is missing. Give --out PATH.');
   await refused(run('verl', MODEL).to('src'), 'src exists already. Give --out another name, or delete it.');
-  await refused(
-    run('verl', MODEL).to('x', 'task.name=countdown'),
-    'task.name is "countdown", but only gsm8k and jsonl have rewards in Python. Export a run of one of these.',
-  );
+});
+
+/** Settings of tasks whose reward exists in JavaScript alone. */
+const OWN_REWARDS = {
+  'a module': ['task.module=./examples/task-module.js'],
+  'a shipped task without a Python reward': ['task.name=countdown'],
+  'a jsonl task with a module as reward': [
+    ...['task.name=jsonl', 'task.path=examples/jsonl-task.jsonl', 'task.tools=calculator'],
+    'task.options={reward: module, module: ./examples/replay-reward.js}',
+  ],
+};
+
+describe.each(Object.entries(OWN_REWARDS))('%s', (name, overrides) => {
+  test.each(['verl', 'trl'])('is exported to %s with its problems and a stub of the reward', async (peer) => {
+    const out = join(mkdtempSync(join(folder, 'own-')), peer);
+    const sizes = [
+      'trainer.totalTrainingSteps=1',
+      'data.trainBatchSize=3',
+      'actor.ppoMiniBatchSize=3',
+      'data.valMaxSamples=2',
+    ];
+    const { files, notCarried } = await run(peer, MODEL).to(out, ...overrides, ...sizes);
+    expect(files).toContain('model/model.safetensors');
+    expect(files.includes('calculator.py')).toBe(name.includes('jsonl'));
+    expect(notCarried.join('\n')).toMatch(
+      /^The reward of .* is JavaScript: reward\.py raises NotImplementedError until you write it\./m,
+    );
+    const bytes = readFileSync(join(out, 'data/train.parquet'));
+    const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
+    const problems = readFileSync(join(out, 'data/train.jsonl'), 'utf8').trim().split('\n');
+    expect(await parquetReadObjects({ file })).toHaveLength(problems.length);
+    for (const line of problems) expect(JSON.parse(line)).toHaveProperty('answer');
+    expect(readFileSync(join(out, 'reward.py'), 'utf8')).toMatch(
+      /raise NotImplementedError\("The reward of .* Write it here/,
+    );
+    if (!python) return;
+    const called = spawnSync('python3', ['-c', 'import reward; reward.compute_score("", "1", "1")'], {
+      cwd: out,
+      encoding: 'utf8',
+    });
+    expect(called.stderr).toMatch(/NotImplementedError: The reward of .* is JavaScript\. Write it here in Python/);
+  });
 });

@@ -1,19 +1,25 @@
 /** Tests `webgrpo init`: the folder is complete, its own test passes, and existing files are kept. */
 
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, promises, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, promises, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { writeTask } from '../../src/cli/commands/init.ts';
 import { diskFiles } from '../../src/cli/diskFiles.ts';
-import { TEMPLATES } from '../../src/cli/init/templates.ts';
+import { type StartModel, TEMPLATES } from '../../src/cli/init/templates.ts';
 import { startedIn } from '../../src/cli/process/startedAs.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { parseHermes } from '../../src/rollout/tools/parser.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
+import { keyedRng } from '../../src/tasks/random.ts';
+import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
+import type { Task } from '../../src/tasks/task.ts';
 import { scriptedEngines, webgrpo } from '../commandLine.ts';
 
+const toolsOf = ({ tools, environments = [] }: Task) => [...(tools ?? []), ...environments.flatMap((one) => one.tools)];
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
 /** Returns the disk below `root`, as seen by a user in that folder. */
 const below = (files: FileSystem): FileSystem => ({
@@ -23,7 +29,8 @@ const below = (files: FileSystem): FileSystem => ({
   writeFolder: (path, content) => files.writeFolder(join(root, path), content),
 });
 const files = below(diskFiles());
-const write = (name: string, template = 'tool') => writeTask(files, name, template, 'npx webgrpo');
+const write = (name: string, template = 'tool', model?: StartModel) =>
+  writeTask(files, name, template, 'npx webgrpo', model);
 
 test.each(Object.keys(TEMPLATES))(
   'the template %s: its config is one, its test passes with nothing installed',
@@ -42,6 +49,69 @@ test.each(Object.keys(TEMPLATES))(
     expect(stdout).toMatch(/pass [23]\b/);
   },
 );
+
+const LARGE = { path: 'HuggingFaceTB/SmolLM2-135M-Instruct', isLarge: true };
+
+test.each(Object.keys(TEMPLATES))(
+  'the template %s for a large model: adapters, its rate and limits, and the call explained',
+  async (template) => {
+    const name = `large-${template}`;
+    const written = await write(name, template, LARGE);
+    const text = readFileSync(join(root, name, 'config.yaml'), 'utf8');
+    const { model, actor, data, rollout, task } = parseTrainConfig(text, { source: 'config.yaml' });
+    expect(model).toMatchObject({ path: LARGE.path, loraRank: 32, enableGradientCheckpointing: true });
+    expect([actor.optim.lr, data.maxResponseLength, rollout.maxNumSeqs]).toEqual([2e-5, 512, 32]);
+    const told = written.includes('task.mjs')
+      ? readFileSync(join(root, name, 'task.mjs'), 'utf8')
+      : String(task.options['systemPrompt']);
+    expect(told).toContain('write <tool_call>{"name": "calculator", "arguments": {"expression": "12+30"}}</tool_call>');
+    if (!written.includes('task.mjs')) return;
+    const { default: made } = (await import(join(root, name, 'task.mjs'))) as { default: Task };
+    expect((await made.train(0, 1)).messages.map(({ role }) => role)).toEqual(['system', 'user']);
+  },
+);
+
+test.each(Object.keys(TEMPLATES).filter((template) => 'sft.yaml' in TEMPLATES[template].files))(
+  'the template %s: its warm start imitates calls that its own tools answer, and mistakes that earn nothing',
+  async (template) => {
+    const name = `warm-${template}`;
+    await write(name, template, { path: 'sft.yaml', isLarge: false });
+    const folder = join(root, name);
+    expect(parseTrainConfig(readFileSync(join(folder, 'config.yaml'), 'utf8'), { source: 'x' }).model.path).toBe(
+      'sft.yaml',
+    );
+    const sft = parseSftConfig(readFileSync(join(folder, 'sft.yaml'), 'utf8'), { source: 'sft.yaml' });
+    expect(sft).toMatchObject({ name: `${name}-sft`, task: { module: './task.mjs' } });
+    const { default: task } = (await import(join(folder, 'task.mjs'))) as { default: Task };
+    const tokenizerFiles = await taskTokenizer(task, sft.model.vocabSize);
+    const tokenizer = new ChatTokenizer(tokenizerFiles.tokenizer, tokenizerFiles.config);
+    for (let index = 0; index < 20; index++) {
+      const { promptIds, responseIds } = await exampleOf(task, tokenizer, 1, index, index % 2);
+      expect(promptIds.length + responseIds.length).toBeLessThanOrEqual(sft.data.maxLength);
+      const isWrong = index % 2 === 1;
+      const messages = await task.demonstrate!(await task.train(index, 1), keyedRng('x', index), index % 2);
+      const calls = messages.flatMap(({ content }) => parseHermes(content, toolsOf(task)));
+      expect(calls).toEqual(isWrong ? [] : [expect.objectContaining({ name: 'calculator' })]);
+    }
+  },
+);
+
+test('init tells what training starts from, and refuses a model that is not one', async () => {
+  const said = async (...args: string[]) => {
+    const name = `told-${args.length}`;
+    const { stdout, said: lines } = await webgrpo(['init', name, ...args]);
+    rmSync(name, { recursive: true, force: true });
+    return stdout + lines.join('\n');
+  };
+  expect(await said()).toMatch(
+    /knows one tool, "calculator"\.\n.*demonstrate\(\) in task\.mjs and model\.path: sft\.yaml/,
+  );
+  expect(await said('--model', 'sft.yaml')).toContain('a new small one, which first imitates demonstrate()');
+  expect(await said('--model', LARGE.path)).toContain(`${LARGE.path} with adapters; the system message in task.mjs`);
+  expect(await said('--model', 'checkpoints/gsm8k-tool')).toContain('the model:    ../checkpoints/gsm8k-tool.');
+  expect(await said('--model', './nowhere')).toContain('The checkpoint folder ./nowhere does not exist.');
+  expect(await said('--template', 'jsonl', '--model', 'sft.yaml')).toContain('The template jsonl has no sft.yaml.');
+});
 
 /** Trains two steps on the scripted engine, and returns the metrics in its run folder. */
 async function trained(config: string, ...overrides: string[]): Promise<Metrics[]> {

@@ -5,14 +5,18 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { disk } from '../../src/cli/files.ts';
+import { processIo, withIo } from '../../src/cli/process/io.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
+import { noteTask } from '../../src/cli/run/resume.ts';
 import { InputError } from '../../src/errors.ts';
 import { generateSamples } from '../../src/grpo/generate/samples.ts';
 import { timedReward } from '../../src/grpo/generate/score.ts';
 import type { JsonlFile } from '../../src/tasks/jsonl/file.ts';
 import { lastNumber } from '../../src/tasks/jsonl/number.ts';
 import { type JsonlOptions, jsonlTask } from '../../src/tasks/jsonl/task.ts';
-import type { Problem, Reward, ScoredSample } from '../../src/tasks/task.ts';
+import type { Problem, Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
 import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const GROUPED = [
@@ -427,5 +431,61 @@ describe("a reward of one's own", () => {
     await expect(open({ reward: 'exact', module: 'x.mjs' })).rejects.toThrow(
       /is for the reward "module", and not for "exact"/,
     );
+  });
+});
+
+test.each([
+  ['[\n  {"prompt": "a", "answer": "b"}\n]', 'a JSON array'],
+  ['[{"prompt": "a", "answer": "b"}]', 'a JSON array'],
+  ['{\n  "prompt": "a"\n}', 'a JSON object over several lines'],
+  ['question,answer\n1+1?,2', 'a table whose first line is question,answer'],
+  ['"question"\t"answer"\n"1+1?"\t"2"', 'a table whose first line is "question"\t"answer"'],
+])('%j is named', (text, format) =>
+  expect(sentence(() => taskOf(text))).toBe(`a.jsonl is ${format}. Write one JSON object per line.`),
+);
+
+describe('files on disk', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-jsonl-files-'));
+  const path = join(folder, 'train.jsonl');
+  const module = join(folder, 'reward.mjs');
+  const open = (options: Record<string, string> = {}) => openTask({ name: 'jsonl', timeoutS: 60, path, options });
+
+  test.each([
+    ['PAR1\x15\x04', 'a Parquet file', /to_json\(path, orient="records", lines=True\)\.$/],
+    ['ARROW1\0\0', 'an Arrow file', /one object per line/],
+    ['\x1f\x8b\b\0', 'compressed by gzip', /gunzip\.$/],
+    ['PK\x03\x04', 'a ZIP archive or a spreadsheet', /save it as text\.$/],
+    ['\xff\xfe{\0', 'UTF-16 text', /Save it as UTF-8\.$/],
+  ])('%j is named', async (start, format, remedy) => {
+    writeFileSync(path, Buffer.from(`${start}\xff`, 'latin1'));
+    const error = await open().then(String, (given: Error) => given.message);
+    expect(error).toContain(`train.jsonl is ${format}, not UTF-8 text. `);
+    expect(error).toMatch(remedy);
+  });
+
+  test('a resumed run says that the rows or the reward have changed, in one line', async () => {
+    writeFileSync(path, lines(GOOD, { ...GOOD, prompt: '2+2?' }));
+    writeFileSync(module, 'export default () => 1');
+    const run = RunFolder.open(disk, join(folder, 'run'));
+    const other = RunFolder.open(disk, join(folder, 'other'));
+    const noted = async (task: Task, into = run, from?: string): Promise<string> => {
+      let said = '';
+      const stderr = { isTTY: false, write: (text: string) => (said += text) };
+      await withIo({ ...processIo, stderr }, () => noteTask(into, task, from));
+      return said;
+    };
+    const withModule = { reward: 'module', module };
+    const first = await open(withModule);
+    expect([await noted(first), await noted(await open(withModule))]).toEqual(['', '']);
+    writeFileSync(path, lines(GOOD, { ...GOOD, prompt: '3+3?' }));
+    const changed = await open(withModule);
+    const line =
+      /^the files of task jsonl have changed since the run started: SHA-256 \w{12}\.\.\., not \w{12}\.\.\.\. Problems .*\n$/;
+    // A run that resumes from another folder's checkpoint compares with that one.
+    expect(await noted(changed, other, run.checkpoint(3))).toMatch(line);
+    expect([await noted(changed), await noted(changed)]).toEqual([expect.stringMatching(line), '']);
+    writeFileSync(module, 'export default () => 2');
+    expect(await noted(await open(withModule))).toMatch(line);
+    expect((await openTask({ name: 'countdown', timeoutS: 60, options: {} })).sha256).toBeUndefined();
   });
 });

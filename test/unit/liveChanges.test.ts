@@ -1,7 +1,7 @@
 /** Tests settings and rules that change during a run: a change equals a resume with that setting. */
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { AsyncCustomLoss } from '../../src/grpo/losses/types.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { Checkpoint, LiveChange } from '../../src/grpo/types.ts';

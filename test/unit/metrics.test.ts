@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { bootstrapMetrics } from '../../src/grpo/bootstrap.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { outsideSeconds } from '../../src/grpo/generate/samples.ts';
 import { explainLoss } from '../../src/grpo/losses/explain.ts';
 import {
   dataMetrics,
@@ -105,7 +106,8 @@ test('times per token: gen by response tokens, the update by all', () => {
   expect(metrics['timing_per_token_ms/gen']).toBeCloseTo(100, 9);
   expect(metrics['timing_per_token_ms/update_actor']).toBeCloseTo(100, 9);
   expect(metrics).not.toHaveProperty('timing_per_token_ms/save');
-  expect(metrics).toMatchObject({ 'timing_s/save': 9, 'perf/total_num_tokens': 15, 'perf/throughput': 5 });
+  expect(metrics).toMatchObject({ 'timing_s/save': 9, 'perf/total_num_tokens': 15 });
+  expect(metrics).not.toHaveProperty('perf/throughput'); // `throughput` counts generated tokens
 });
 
 /** Returns all k-subsets of n samples, the first c of which are right. */
@@ -154,8 +156,7 @@ test('the explanation of the loss covers cancelled, silent and off-policy groups
     /is 0\.3000, the negated mean advantage per token/,
   );
   const single = { ...base, frac_reward_zero_std: 1 };
-  expect(explainLoss(single, { n: 1 })).toMatch(/With one try per prompt \(rollout\.n 1\) the advantage is the reward/);
-  expect(explainLoss(single, { n: 1, ownLoss: 'mine' })).toMatch(/The policy loss "mine" is/);
+  expect(explainLoss(single, 1)).toMatch(/With one try per prompt \(rollout\.n 1\) the advantage is the reward/);
   expect(explainLoss({})).toBeUndefined();
   expect(explainLoss({ ...base, 'actor/pg_loss': NaN })).toBeUndefined();
   expect(explainLoss({ ...base, 'critic/advantages/abs_mean': NaN })).toBeUndefined();
@@ -207,4 +208,15 @@ test('stopWhen: holds at the bound, is checked only when the metric is logged, a
   expect(() => goalReached(config({ metric: 'val-core/t/acc/mean@2', atLeast: 1 }), evaluated, false)).toThrow(
     `Did you mean "${acc}"?`,
   );
+});
+
+test('seconds outside the model are wall time: spans that overlap count once', () => {
+  const seconds = (...tools: [number, number][]) => outsideSeconds({ tools, reward: [] }).tools;
+  expect(seconds()).toBe(0);
+  expect(seconds([1000, 3000], [2000, 2500], [2800, 4000])).toBe(3);
+  expect(seconds([5000, 6000], [0, 1000])).toBe(2);
+  expect(seconds([0, 1000], [0, 1000], [1000, 1000])).toBe(1);
+  // 64 samples that wait for the same second.
+  const many = Array.from({ length: 64 }, (): [number, number] => [100, 1100]);
+  expect(outsideSeconds({ tools: [], reward: many })).toEqual({ tools: 0, reward: 1 });
 });

@@ -26,7 +26,7 @@ function fakeGroup(name: number): Fake {
     finish,
     fail,
     aborted: false,
-    seconds: { tools: 0, reward: 0 },
+    outside: { tools: [], reward: [] },
     abort: () => {},
   };
   group.abort = () => {

@@ -1,24 +1,31 @@
 /** Tests a user's own losses, advantages, examples and tokenizers, in the library and on the command line. */
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { join, resolve } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
 import {
   ChatTokenizer,
   checkPolicyLoss,
   type CustomLoss,
   defineLoss,
   freshModelConfig,
+  GrpoTrainer,
   packIds,
   POLICY_LOSSES,
   registerAdvantage,
   registerPolicyLoss,
+  registerRecipe,
   resolveSftConfig,
   resolveTrainConfig,
   sftExample,
   tokenizerOf,
 } from '../../src/index.ts';
+import { agentLoopOf } from '../../src/rollout/agent/loop.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { webgrpo } from '../commandLine.ts';
+import { solveWordProblem } from '../scripted/solver.ts';
+import { ScriptedEngine } from '../scriptedEngine.ts';
+import { tokenizer } from '../scriptedTurns.ts';
 
 const row = () => ({ loss: 0, grad: 0 });
 const resolved = (actor: object, algorithm: object = {}) =>
@@ -105,30 +112,101 @@ test('from texts to a tokenizer, a fresh model, an example and a packed batch', 
   expect([...entryGroup]).toEqual([0, 0, 1]);
 });
 
-test('--import registers before the config is read; a module without a default function is refused', async () => {
+describe('--import', () => {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-import-'));
-  const file = join(folder, 'mine.mjs');
-  writeFileSync(
-    file,
-    "export default ({ registerPolicyLoss }) => registerPolicyLoss('from_file', { row: () => ({ loss: 0, grad: 0 }) });\n",
-  );
   const out = join(folder, 'out');
-  const asked = [
-    'train',
-    'configs/gsm8k-tool.yaml',
-    'algorithm.name=from_file',
-    `model.path=${out}/none`,
-    `trainer.defaultLocalDir=${out}`,
-  ];
-  const said = async (...more: string[]) => (await webgrpo([...asked, ...more])).said.join('\n');
-  expect(await said()).toMatch(/"algorithm\.name" is "from_file"; allowed/);
-  const imported = await said('--import', file);
-  expect(imported).not.toMatch(/"algorithm\.name" is/);
-  expect(imported).toContain(`${out}/none`); // reports the next error
-  const other = join(folder, 'other.mjs');
-  writeFileSync(other, 'export const x = 1;\n');
-  const refused = await webgrpo([...asked, '--import', other]);
-  expect(refused.status).toBe(2);
-  expect(refused.said.join('\n')).toContain('it has no default export that is a function');
-  expect(await said('--import', 'none.mjs')).toContain('--import: there is no none.mjs.');
+  const written = (name: string, text: string): string => {
+    const file = join(folder, name);
+    writeFileSync(file, text);
+    return file;
+  };
+  const train = (name: string, ...more: string[]) =>
+    webgrpo([
+      ...['train', 'configs/gsm8k-tool.yaml', `algorithm.name=${name}`, `model.path=${out}/none`],
+      ...[`trainer.defaultLocalDir=${out}`, ...more],
+    ]);
+  const said = async (...args: [string, ...string[]]) => (await train(...args)).said.at(-1);
+
+  test('registers before the config is read', async () => {
+    const file = written(
+      'mine.mjs',
+      "export default ({ registerPolicyLoss }) => registerPolicyLoss('from_file', { row: () => ({ loss: 0, grad: 0 }) });\n",
+    );
+    expect(await said('from_file')).toMatch(/"algorithm\.name" is "from_file"; allowed/);
+    // Reports the next error.
+    expect(await said('from_file', '--import', file)).toBe(await said('grpo'));
+    const [loop, row, batch] = ['own-loop.ts', 'my-loss.js', 'batch-loss.js'].map((name) => `examples/${name}`);
+    const all = ['--import', loop, '--import', row, '--import', batch, 'rollout.agent.defaultAgentLoop=self_check'];
+    for (const name of ['mine', 'by_batch']) expect(await said(name, ...all)).toBe(await said('grpo'));
+    expect((await checkPolicyLoss(POLICY_LOSSES.by_batch)).slopeError).toBeLessThan(1e-5);
+    expect(await said('grpo', '--import', 'none.mjs')).toContain('--import: there is no none.mjs.');
+  });
+
+  test('takes TypeScript, and a module that registers as it loads, by another copy of the library', async () => {
+    vi.resetModules();
+    const copy = await import('../../src/index.ts');
+    expect(copy.registerRecipe).not.toBe(registerRecipe);
+    vi.stubGlobal('copyOfLibrary', copy);
+    symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+    const loads = written(
+      'loads.ts',
+      `const { registerAgentLoop, registerRecipe } = (globalThis as { copyOfLibrary?: any }).copyOfLibrary;
+       registerAgentLoop('loop_of_copy', async () => 'completed' as const);
+       registerRecipe('recipe_of_copy', { actor: { clipRatioHigh: 0.5 } });\n`,
+    );
+    const asked = ['--import', loads, 'rollout.agent.defaultAgentLoop=loop_of_copy'] as const;
+    const plain = await said('grpo');
+    for (let round = 0; round < 2; round++) expect(await said('recipe_of_copy', ...asked)).toBe(plain);
+    expect(resolved({}, { name: 'recipe_of_copy' }).actor.clipRatioHigh).toBe(0.5);
+    expect(agentLoopOf('loop_of_copy')).toBeInstanceOf(Function);
+    // Copies that load later know it too.
+    vi.resetModules();
+    expect((await import('../../src/index.ts')).RECIPES).toHaveProperty('recipe_of_copy');
+  });
+
+  test.each([
+    [
+      'export const x = 1;',
+      /other\.mjs: it registers nothing, and it has no default export that is a function\. Write/,
+    ],
+    ['export default () => nothing.at.all;', /other\.mjs: its default function throws .*nothing is not defined\.$/],
+    ['throw new Error("early")', /other\.mjs does not load: .*early\.$/],
+    [
+      "export default (l) => l.registerPolicyLoss('x', {})",
+      /^Policy loss "x" is neither a row nor a function\. Register/,
+    ],
+    ["export default (l) => l.registerAdvantage('x')", /^Advantage "x" is undefined, not a function\. Register/],
+    ["export default (l) => l.registerAgentLoop('x', 1)", /^The agent loop "x" is 1, not a function\. Register/],
+  ])('of %j ends in a sentence', async (text, sentence) => {
+    const { status, said: lines } = await train('grpo', '--import', written(`${Math.random()}other.mjs`, text));
+    expect([status, lines.length, lines.at(-1)]).toEqual([2, 1, expect.stringMatching(sentence)]);
+  });
+});
+
+const ACTOR = { ppoMiniBatchSize: 2, optim: { lr: 1e-3 } };
+
+test('a function that is registered trains by its name as the same function given to the trainer does', async () => {
+  const slow: CustomLoss = ({ advantages, weights }) => ({
+    loss: 0.25,
+    dLogProbs: advantages.map((a, e) => -0.5 * weights[e] * a),
+    metrics: { 'actor/mine': 7 },
+  });
+  registerPolicyLoss('by_function', slow);
+  const history = async (more: object, loss?: CustomLoss) => {
+    const config = resolveTrainConfig({
+      ...{ name: 't', model: { path: 'm' }, rollout: { n: 4 }, actor: ACTOR },
+      data: { trainBatchSize: 4, maxPromptLength: 100, maxResponseLength: 120, valMaxSamples: 2 },
+      trainer: { totalTrainingSteps: 2, valBeforeTrain: false, testFreq: 0 },
+      ...more,
+    });
+    const engine = new ScriptedEngine({ tokenizer, solve: solveWordProblem });
+    const result = await new GrpoTrainer({ config, task: gsm8kToolTask(), engine, ...(loss && { loss }) }).fit();
+    return result.history.map((line) => [line['actor/pg_loss'], line['actor/mine'], line['actor/grad_norm']]);
+  };
+  const given = await history({}, slow);
+  expect(given[0].slice(0, 2)).toEqual([0.25, 7]);
+  expect(await history({ actor: { ...ACTOR, policyLoss: { lossMode: 'by_function' } } })).toEqual(given);
+  await expect(checkPolicyLoss(POLICY_LOSSES.by_function)).rejects.toThrow('gradient');
+  registerPolicyLoss('by_function', { row });
+  expect((await history({ algorithm: { name: 'by_function' } }))[0].slice(0, 2)).toEqual([0, undefined]);
 });

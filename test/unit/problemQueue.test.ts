@@ -478,3 +478,35 @@ test('the trainer checks all rows of a finite task before it generates, but only
     'Training problem 0 of task "gsm8k-tool" has no messages',
   );
 });
+
+const TOOL = { name: 'add', description: 'adds', parameters: { type: 'object', properties: {} }, execute: () => 1 };
+test.each([
+  [[{ ...TOOL, name: 'calc x' }], /^A tool is named "calc x"; allowed: 1 to 64 letters/],
+  [[{ ...TOOL, name: undefined }], /^A tool is named undefined; allowed/],
+  [
+    [{ ...TOOL, parameters: undefined }],
+    /^Tool "add" has the parameters undefined\. Give \{ type: 'object', properties/,
+  ],
+  [[{ ...TOOL, parameters: { type: 'object' } }], /^Tool "add" has the parameters \{"type":"object"\}\. Give/],
+  [[{ ...TOOL, execute: 'x' }], /^Tool "add" has no function "execute"\. Give execute\(args\)/],
+  [[TOOL, TOOL], /^Task "gsm8k-tool" has two tools named "add"\. Rename one of them\.$/],
+  [[null], /^A tool is null\. Give \{ name, description, parameters, execute \}\.$/],
+  [{ add: TOOL }, /^Task "gsm8k-tool" has the tools \{"add":.*\. Give a list of tools\.$/],
+])('the plain tools %j are refused before the run', async (tools, message) => {
+  await expect(checkedProblems({ ...task, tools: tools as never }, config, 0)).rejects.toThrow(message);
+  await expect(checkedProblems({ ...task, tools: [TOOL] as never }, config, 0)).resolves.toBeDefined();
+});
+
+test.each([
+  [
+    { messages: 'hello' },
+    /^Training problem 0 .* has the messages "hello", so it has no messages that can be read\. Give/,
+  ],
+  [{ messages: [{ role: 'user', text: 'x' }] }, /has the messages \[\{"role":"user".*no messages that can be read\./],
+  [{ id: undefined }, /^Training problem 0 of task "gsm8k-tool" has the id undefined\. Give \{ id,/],
+  [{ id: 7 }, /has the id 7\. Give/],
+  [{ answer: 5 }, /has the answer 5\. Give .* with texts for id, role, content and answer\.$/],
+])('a problem with %j is refused before the run', async (wrong, message) => {
+  const train = () => ({ ...task.train(0, 1), ...(wrong as object) });
+  await expect(checkedProblems({ ...task, train }, config, 1)).rejects.toThrow(message);
+});

@@ -357,6 +357,16 @@ describe('in Node', () => {
       /does not load: at load \(bad\.mjs:2/,
     );
     await expect(moduleTask(write('none.mjs', 'export default 5'))).rejects.toThrow('does not export a task');
+    const fields = 'name: "x", train: () => 1, heldOut: () => [], reward: () => 1';
+    for (const [field, meant] of Object.entries({
+      tool: 'tools',
+      train_size: 'trainSize',
+      Environment: 'environments',
+    }))
+      await expect(moduleTask(write(`${field}.mjs`, `export default { ${fields}, ${field}: 1 }`))).rejects.toThrow(
+        `has a field "${field}", which tasks do not have. Did you mean "${meant}"? Rename it.`,
+      );
+    await moduleTask(write('own.mjs', `export default { ${fields}, rewards: 1, words: [], tools: [] }`));
     await expect(moduleTask('./nothing-there.js')).rejects.toThrow('there is no file ./nothing-there.js in');
     await expect(moduleTask('no-such-package-here')).rejects.toThrow(
       'neither a file nor a package that is installed here',

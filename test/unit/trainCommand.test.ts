@@ -267,6 +267,35 @@ test('a run whose device is lost continues on a new one, with the results of an 
   expect(losses[2]).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2$/);
 });
 
+test('eval and the evaluations of train show problems and tokens; the lines of steps show where pass@1 was measured', async () => {
+  const around = { createEngine: scriptedEngines(), isTTY: true };
+  const lines = async (command: string, ...args: string[]) => {
+    const { said } = await webgrpo([command, 'configs/gsm8k-tool.yaml', ...TINY, ...args], around);
+    return said.flatMap((line) => line.split('\r\x1b[K'));
+  };
+  const evaluated = await lines('eval', '--model', 'checkpoints/gsm8k-tool');
+  expect(evaluated).toContain('evaluating: 0 of 2 problems');
+  expect(evaluated).toContainEqual(expect.stringMatching(/^evaluating: 1 of 2 problems, \d+ tokens, \d:\d\d left$/));
+  expect(evaluated).toContainEqual(expect.stringMatching(/^evaluating: 2 of 2 problems, \d+ tokens$/));
+  const trained = await lines(
+    'train',
+    'name=shown',
+    'trainer.totalTrainingSteps=3',
+    'trainer.testFreq=2',
+    'rollout.n=1',
+  );
+  expect(trained).toContainEqual(
+    expect.stringMatching(/^step 1: generating, 1 of 2 samples, \d+ tokens, \d:\d\d left$/),
+  );
+  expect(trained).toContainEqual(expect.stringMatching(/^step 2: evaluating, 2 of 2 problems, \d+ tokens$/));
+  const steps = trained.filter((line) => /^step \d\/3/.test(line));
+  expect(steps.map((line) => line.includes('pass@1'))).toEqual([false, true, true]);
+  expect(trained.filter((line) => line.startsWith('The policy loss'))).toEqual([]);
+  expect(trained).toContain(
+    'rollout.n is 1: with one sample per prompt the advantage is the reward, and no sample is compared with another',
+  );
+});
+
 test('devices that are lost one after the other end the run', async () => {
   const lost = () => Promise.reject(new DeviceLostError('unknown', 'The test took it.'));
   const { status, said } = await start(['name=gone'], { at: (moment) => (moment === 'update' ? lost() : undefined) })

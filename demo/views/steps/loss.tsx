@@ -1,7 +1,7 @@
 /** The loss of the newest step, in words. */
 
 import { explainLoss } from '../../../src/grpo/losses/explain.ts';
-import { history } from '../../state/page.ts';
+import { config, history } from '../../state/page.ts';
 
 /** Explains the newest loss. */
 export function Loss() {
@@ -9,7 +9,7 @@ export function Loss() {
   return (
     <>
       <h2>What a step learns from</h2>
-      <p id="loss">{(metrics && explainLoss(metrics)) ?? 'Shown after the first step.'}</p>
+      <p id="loss">{(metrics && explainLoss(metrics, config.value?.rollout.n)) ?? 'Shown after the first step.'}</p>
     </>
   );
 }

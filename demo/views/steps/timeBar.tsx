@@ -56,7 +56,7 @@ function Bar({ lines }: { lines: readonly Metrics[] }) {
         ))}
       </ul>
       <p class="note">
-        {`Within generate, summed over concurrent tries: tools ${duration(sumOf(lines, 'timing_s/tools'))}, ` +
+        {`Within generate: tools ${duration(sumOf(lines, 'timing_s/tools'))}, ` +
           `rewards ${duration(sumOf(lines, 'timing_s/reward'))}.`}
       </p>
     </>

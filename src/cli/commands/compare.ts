@@ -6,6 +6,7 @@ import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
+import { batchTable } from '../../grpo/config/rules.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
@@ -16,6 +17,7 @@ import { type AlgorithmRuns, comparedMarkdown, comparedRows, comparisonReport } 
 import { disk, readText, writeWhole } from '../files.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPPED_EXIT_CODE, STOPS } from '../process/interrupt.ts';
+import { openConfig } from '../run/namedRun.ts';
 import { say } from '../run/progress.ts';
 import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
@@ -45,11 +47,10 @@ export const compare: Command = {
     'values of them do not count, values on the command line do. Runs that are complete are not run again.\n\n' +
     STOPS,
   async run({ positionals, overrides, flags }, io) {
-    const source = oneFile(positionals, 'config');
+    const { source, text: yaml } = await openConfig(oneFile(positionals, 'config or run folder'));
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
-    const yaml = await readText(source);
     // Settings of the file's own algorithm are replaced in all runs alike, so they are reported only once, for the first algorithm.
     const first = [`algorithm.name=${algorithms[0]}`];
     const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
@@ -140,10 +141,13 @@ async function writeComparison(out: string, base: TrainConfig, configs: readonly
 
 async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
   const [config] = seeds;
+  const { actor, algorithm } = config;
   const histories = await Promise.all(seeds.map(historyOf));
   return {
-    algorithm: config.algorithm.name,
+    algorithm: algorithm.name,
     config,
+    updates: batchTable(config).updates,
+    settings: `${actor.policyLoss.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
     runs: seeds.map(({ seed }, i) => ({ seed, history: histories[i] })),
   };
 }

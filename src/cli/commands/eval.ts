@@ -1,42 +1,45 @@
 /** `webgrpo eval`: measures held-out accuracy of a checkpoint under a training config. */
 
 import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
-import { oneFile } from '../args.ts';
+import { oneFile, type ParsedArgs } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { readText } from '../files.ts';
-import { sayPassing } from '../run/progress.ts';
+import { modelOf, openConfig } from '../run/namedRun.ts';
+import { Progress, sayProgress } from '../run/progress.ts';
 import { openSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',
-  usage: ['eval configs/gsm8k-tool.yaml', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valMaxSamples=64'],
+  usage: ['eval runs/gsm8k-tool', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valMaxSamples=64'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    model: { value: 'PATH', help: "checkpoint or run folder, or .gguf file (default: the config's model.path)" },
+    model: {
+      value: 'PATH',
+      help: "checkpoint or run folder, or .gguf file (default: the run's newest checkpoint, or the config's model.path)",
+    },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
   },
   async run({ positionals, overrides, flags }, io) {
-    const source = oneFile(positionals, 'config');
-    const config = parseTrainConfig(await readText(source), { source, overrides });
-    if (typeof flags['model'] === 'string') config.model.path = flags['model'];
-    if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];
-    config.model.loraRank = 0; // the evaluated checkpoint brings its own adapter, if any
+    const config = await evaluatedConfig(oneFile(positionals, 'config or run folder'), overrides, flags);
     const { engine, task } = await openSession(await withWarmStart(config), 'generate');
     try {
       const seen: Sample[] = [];
-      const onSample = (sample: Sample) => sayPassing(`${seen.push(sample)} samples`);
-      const trainer = new GrpoTrainer({ config, task, engine });
+      const onSample = (sample: Sample) => void seen.push(sample);
+      const progress = new Progress();
+      const onEvaluating = (done: number, total: number, _step: number, tokens: number) =>
+        sayProgress(`evaluating: ${progress.text(done, total, 'problems', tokens)}`);
+      const trainer = new GrpoTrainer({ config, task, engine, onEvaluating });
       const metrics = await trainer.validate({ greedy: true, onSample });
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);
-      for (const line of accLines(metrics, config.data.valMaxSamples)) io.text(line);
+      for (const line of accLines(metrics, config)) io.text(line);
       for (const [template, acc] of byTemplate) io.text(`    ${template.padEnd(16)} ${acc.toFixed(3)}`);
       io.result({
         model: config.model.path,
@@ -53,15 +56,28 @@ export const evaluate: Command = {
   },
 };
 
-/** Returns lines with pass@1 and greedy accuracy. With several held-out sets, one line per set with its name. */
-function accLines(metrics: Metrics, problems: number): string[] {
+/** Returns the config with the evaluated model. That of a run is its newest checkpoint, unless the model is given. */
+async function evaluatedConfig(path: string, overrides: string[], flags: ParsedArgs['flags']): Promise<TrainConfig> {
+  const { source, text, run } = await openConfig(path);
+  const config = parseTrainConfig(text, { source, overrides });
+  const { model, adapter } = flags;
+  const isSet = overrides.some((override) => /^model(\.path)?=/.test(override));
+  const asked = typeof model === 'string' ? modelOf(model) : isSet ? undefined : run?.model;
+  if (asked !== undefined) config.model = { ...config.model, path: asked, loraAdapterPath: undefined };
+  if (typeof adapter === 'string') config.model.loraAdapterPath = adapter;
+  config.model.loraRank = 0; // the evaluated checkpoint brings its own adapter, if any
+  return config;
+}
+
+/** Returns lines with pass@1 and greedy accuracy. With several held-out sets, one line per set with its name. Each names the model. */
+function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
   const sources = Object.keys(metrics).flatMap((name) => /^val-core\/(.*)\/acc\/mean@\d+$/.exec(name)?.[1] ?? []);
   return sources.map((source) => {
     const own = Object.fromEntries(
       Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`)),
     );
     const name = sources.length > 1 ? `${source}, ` : '';
-    return `  ${name}${problems} problems: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
+    return `  ${model.path}, ${name}${data.valMaxSamples} problems: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
   });
 }
 

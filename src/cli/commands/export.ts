@@ -4,7 +4,6 @@
  */
 
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
@@ -30,10 +29,11 @@ import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.t
 import { exportGguf } from '../export/gguf.ts';
 import calculatorPython from '../export/python/calculator.py?raw';
 import verlToolPython from '../export/python/verl_tools.py?raw';
-import { rewardOf } from '../export/reward.ts';
+import { ownReward, rewardOf } from '../export/reward.ts';
 import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
-import { disk, readText } from '../files.ts';
+import { disk } from '../files.ts';
+import { openConfig, runOf } from '../run/namedRun.ts';
 import { openTask, readGsm8k } from '../run/openTask.ts';
 import { withChatTemplate } from '../run/session.ts';
 import { say } from '../run/progress.ts';
@@ -78,13 +78,24 @@ export const exportRun: Command = {
     const reward = rewardOf(asked);
     await checkAdapter(peer, source, asked.model);
     const model = await withChatTemplate(await loadModelFiles(source), asked.model.customChatTemplate);
-    const config = withLr(asked, model.config);
-    const { splits, tools } = await dataOf(config);
+    const written = withLr(asked, model.config);
+    const { splits, tools, hasEnvironments } = await dataOf(written);
+    const config = tools.some((tool) => EXPORTED_TOOLS.includes(tool)) ? written : withoutCalls(written);
     const tokenizerConfigJson = exportedTokenizerConfig(model, config, { tools, peer });
     const { files, ...run } = await TARGETS[peer](config, splits);
     files.set('reward.py', reward);
+    const own = ownReward(config);
+    if (own !== undefined)
+      for (const { split, problems } of splits)
+        files.set(`data/${split}.jsonl`, problems.map((problem) => `${JSON.stringify(problem)}\n`).join(''));
     const turns = peer === 'verl' && callsTools(config) ? turnNotCarried(model) : [];
-    const notCarried = [...toolsNotCarried(config, tools), ...turns, ...run.notCarried];
+    const notCarried = [
+      ...(own === undefined
+        ? []
+        : [`The reward of ${own} is JavaScript: reward.py raises NotImplementedError until you write it.`]),
+      ...(hasEnvironments ? ['task.environments: their first observations, tools and turns are JavaScript.'] : []),
+      ...[...toolsNotCarried(config, tools), ...turns, ...run.notCarried],
+    ];
     files.set('README.md', readme(peer, config, { dtype: String(flags['dtype'] ?? 'float32'), notCarried }));
     for (const [name, bytes] of await modelFiles({ ...model, tokenizerConfigJson }, readDtype(flags['dtype'])))
       files.set(`model/${name}`, bytes);
@@ -96,12 +107,12 @@ export const exportRun: Command = {
 };
 
 async function configOf(source: string, flag: string | boolean | undefined, overrides: string[]): Promise<TrainConfig> {
-  const path = typeof flag === 'string' ? flag : join(source, 'config.yaml');
-  if (typeof flag !== 'string' && !existsSync(path))
+  if (typeof flag !== 'string' && !runOf(source))
     throw new InputError(
       `${source} has no config.yaml, so it is not a run folder. Give the training config with --config FILE.`,
     );
-  return parseTrainConfig(await readText(path), { source: path, overrides });
+  const { source: path, text } = await openConfig(typeof flag === 'string' ? flag : source);
+  return parseTrainConfig(text, { source: path, overrides });
 }
 
 async function modelFiles(model: LoadedModel, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {
@@ -155,7 +166,7 @@ async function dataOf({
   data,
   trainer,
   seed,
-}: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[] }> {
+}: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[]; hasEnvironments: boolean }> {
   if (!Number.isFinite(trainer.totalTrainingSteps))
     throw new InputError(
       'trainer.totalTrainingSteps is missing, and totalEpochs is counted only when a run starts. Set trainer.totalTrainingSteps.',
@@ -172,10 +183,15 @@ async function dataOf({
       { split: 'train', problems: train },
       { split: 'test', problems: await task.heldOut(data.valMaxSamples) },
     ];
-    return { splits, tools: task.tools ?? [] };
+    return { splits, tools: task.tools ?? [], hasEnvironments: Boolean(task.environments?.length) };
   } finally {
     task.close?.();
   }
+}
+
+/** Returns the config of a run whose tools the peer cannot call: its samples have one turn. */
+function withoutCalls({ rollout, ...config }: TrainConfig): TrainConfig {
+  return { ...config, rollout: { ...rollout, multiTurn: { ...rollout.multiTurn, enable: false } } };
 }
 
 const STARTS = { verl: ['verl', 'bash run.sh'], trl: ['TRL', 'python train.py'] };

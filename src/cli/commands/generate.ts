@@ -12,6 +12,7 @@ import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { type Answer, Conversation } from '../generate/conversation.ts';
 import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
+import { openAnswering, TaskAnswers } from '../generate/taskAnswers.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFlags.ts';
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
@@ -26,15 +27,17 @@ export const generate: Command = {
   usage: [
     'generate --model checkpoints/gsm8k-tool --prompt "Tom has 3 apples and buys 4. How many has he?"',
     'generate --model checkpoints/gsm8k-tool --prompt "Tom has 3 apples." --temperature 0 --stop "####" --stop "."',
+    'generate --model runs/gsm8k-tool --chat',
     'generate --model DIR --chat --system "You answer in one sentence."',
   ],
   flags: {
     ...JSON_FLAG,
-    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file' },
+    model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; a run answers with the tools of its task' },
+    config: { value: 'FILE', help: "answer with the tools, prompt and limits of a training config's task" },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     prompt: { value: 'TEXT', help: "the user's message" },
     system: { value: 'TEXT', help: 'a system message before it' },
-    chat: { help: "several turns: the user's messages are lines of standard input" },
+    chat: { help: "several turns: the user's messages are lines of standard input; /exit ends it" },
     context: { value: 'N', help: `tokens of a complete chat (default ${CHAT_CONTEXT}, or the model's positions)` },
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
@@ -44,14 +47,28 @@ export const generate: Command = {
   async run(args, io) {
     const { flags } = args;
     const { model: path, prompt, adapter } = flags;
-    if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
+    if (typeof path !== 'string' && flags['config'] === undefined)
+      throw new InputError('--model is missing. Give --model FOLDER, or --config FILE.');
     if (flags['chat'] && flags['raw'])
       throw new InputError('A chat needs the chat template. Leave out --raw or --chat.');
     const lines = flags['chat'] ? new Lines() : undefined;
     if (typeof prompt !== 'string' && !lines)
       throw new InputError('--prompt is missing. Give --prompt TEXT, or --chat.');
     const seed = integerFlag(flags, 'seed', 1, [0, 2 ** 31]);
-    const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
+    const onText = (text: string) => void (io.json || currentIo().stdout.write(text));
+    const answering = await openAnswering(flags, args.lists);
+    if (answering) {
+      const answers = await TaskAnswers.open(answering, flags, seed, onText);
+      try {
+        const turns = await askAll(answers, typeof prompt === 'string' ? prompt : undefined, lines);
+        io.result(lines ? { turns } : turns[0]);
+      } finally {
+        answers.close();
+        lines?.close();
+      }
+      return;
+    }
+    const model = await loadWithAdapter(String(path), typeof adapter === 'string' ? adapter : undefined);
     // Sizes depend on the prompt, so it is encoded before the engine is created.
     const tokenizer = modelTokenizer(model);
     const { vocabSize } = model.config;
@@ -62,7 +79,6 @@ export const generate: Command = {
     const promptIds = encode(tokenizer, flags, question);
     const contextLength = contextOf(flags, promptIds.length, sampling.maxNewTokens, model);
     const engine = await open(model, flags, promptIds.length, contextLength);
-    const onText = (text: string) => void (io.json || currentIo().stdout.write(text));
     const key = randomKey(seed, 0, 0, 0);
     const conversation = new Conversation({
       engine: engine.rollout,
@@ -84,6 +100,20 @@ export const generate: Command = {
   },
 };
 
+/** Answers the prompt and the lines as conversations with the task. */
+async function askAll(answers: TaskAnswers, prompt: string | undefined, lines: Lines | undefined) {
+  const turns: Answer[] = [];
+  for (let question = prompt ?? (await lines?.next()); question !== undefined; question = await lines?.next()) {
+    turns.push(await answers.ask(question));
+    sayAnswer(turns.at(-1)!);
+  }
+  return turns;
+}
+
+function sayAnswer({ tokenIds, tokensPerSecond, stopReason }: Answer): void {
+  say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
+}
+
 /** Answers until the input ends or the context is full. */
 async function converse(conversation: Conversation, lines: Lines | undefined, io: Output): Promise<Answer[]> {
   const answers: Answer[] = [];
@@ -91,8 +121,7 @@ async function converse(conversation: Conversation, lines: Lines | undefined, io
     const answer = await conversation.answer();
     answers.push(answer);
     io.text('');
-    const { tokenIds, tokensPerSecond, stopReason } = answer;
-    say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
+    sayAnswer(answer);
     const next = await lines?.next();
     if (next === undefined) return answers;
     if (conversation.say(next)) continue;
@@ -155,13 +184,13 @@ class Lines {
   readonly #reader = createInterface({ input: currentIo().stdin });
   readonly #lines = this.#reader[Symbol.asyncIterator]();
 
-  /** Returns undefined at the end of the input. */
+  /** Returns undefined at the end of the input, or at /exit. */
   async next(): Promise<string | undefined> {
     const { stdin, stderr } = currentIo();
     for (;;) {
       if (stdin.isTTY) stderr.write('> ');
       const { value, done } = await this.#lines.next();
-      if (done) return undefined;
+      if (done || value.trim() === '/exit') return undefined;
       if (value.trim() !== '') return value;
     }
   }

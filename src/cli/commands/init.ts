@@ -1,40 +1,94 @@
 /** `webgrpo init`: writes a folder with a new task, its config and its test, ready to train. */
 
+import { existsSync } from 'node:fs';
+import { dirname, relative } from 'node:path';
 import { InputError } from '../../errors.ts';
 import { nearestKey } from '../../grpo/config/resolve.ts';
 import { checkName } from '../../grpo/config/rules.ts';
+import { isRemote } from '../../model/checkpoint/hub.ts';
+import { parameterCount } from '../../model/params.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { disk } from '../files.ts';
-import { filesOf, TEMPLATES } from '../init/templates.ts';
+import { disk, shippedPath } from '../files.ts';
+import { filesOf, type StartModel, TEMPLATES } from '../init/templates.ts';
 import { startedIn } from '../process/startedAs.ts';
+import { openModel } from '../run/checkpoints.ts';
 
 const DEFAULT = 'tool';
 
 export const init: Command = {
   summary: 'write the files of a new task',
-  usage: ['init my-task', 'init my-task --template jsonl', 'init my-env --template environment'],
-  flags: { ...JSON_FLAG, template: { value: 'NAME', help: Object.keys(TEMPLATES).join(', ') } },
+  usage: [
+    'init my-task',
+    'init my-task --model sft.yaml',
+    'init my-task --model HuggingFaceTB/SmolLM2-135M-Instruct',
+    'init my-task --template jsonl',
+    'init my-env --template environment',
+  ],
+  flags: {
+    ...JSON_FLAG,
+    template: { value: 'NAME', help: Object.keys(TEMPLATES).join(', ') },
+    model: {
+      value: 'PATH',
+      help: 'what training starts from: sft.yaml (a small model that first imitates the task), a name on the Hub, a folder or a .gguf file',
+    },
+  },
   details: () =>
     Object.entries(TEMPLATES)
       .map(([name, { summary }]) => `  ${name.padEnd(13)}${summary}`)
       .join('\n'),
-  async run({ positionals, flags: { template = DEFAULT } }, io) {
+  async run({ positionals, flags: { template = DEFAULT, model } }, io) {
     const name = oneFile(positionals, 'name');
-    const files = await writeTask(disk, name, String(template), startedIn(name));
+    checkName(name, 'init');
+    const start = typeof model === 'string' ? await startModel(model, name, String(template)) : undefined;
+    const files = await writeTask(disk, name, String(template), startedIn(name), start);
     io.text(`${name} has ${files.join(', ')}.`);
+    io.text(`  the model:    ${startsFrom(start, files)}`);
     io.text(`  to train it:  cd ${name} && ${startedIn(name)} train config.yaml`);
     io.text(`  to test it:   cd ${name} && node --test`);
     io.result({ folder: name, files });
   },
 };
 
+const WARM_START = 'sft.yaml';
+/** A model with at least this many parameters trains adapters. */
+const LARGE = 10e6;
+
+/** Returns the model of `--model` as the new folder's config names it. Throws InputError for a file that is not a model. */
+async function startModel(path: string, name: string, template: string): Promise<StartModel> {
+  if (path === WARM_START) {
+    if (Object.hasOwn(TEMPLATES, template) && !Object.hasOwn(TEMPLATES[template].files, WARM_START))
+      throw new InputError(`The template ${template} has no ${WARM_START}. Give --model a model, or leave it out.`);
+    return { path, isLarge: false };
+  }
+  if (isRemote(path) && !existsSync(shippedPath(path)) && !existsSync(dirname(path))) return { path, isLarge: true };
+  const { model } = await openModel(path);
+  return { path: existsSync(path) ? relative(name, path) : path, isLarge: parameterCount(model.config) >= LARGE };
+}
+
+/** Returns what the new task's training starts from, and what else it can start from. */
+function startsFrom(model: StartModel | undefined, files: readonly string[]): string {
+  if (model?.path === WARM_START)
+    return `a new small one, which first imitates demonstrate() of task.mjs (${WARM_START})`;
+  if (model?.isLarge)
+    return `${model.path} with adapters; the system message in ${files.includes('task.mjs') ? 'task.mjs' : 'config.yaml'} explains the tool`;
+  const shipped = model?.path ?? 'the shipped one (0.41 M parameters), which knows one tool, "calculator"';
+  if (!files.includes(WARM_START)) return shipped;
+  return `${shipped}.\n                With tools of your own: write demonstrate() in task.mjs and model.path: ${WARM_START} in config.yaml`;
+}
+
 /**
  * Writes the folder `name`, complete or not at all, and returns its files. Throws InputError for an invalid name, or if something of that
  * name exists.
  */
-export async function writeTask(files: FileSystem, name: string, template: string, command: string): Promise<string[]> {
+export async function writeTask(
+  files: FileSystem,
+  name: string,
+  template: string,
+  command: string,
+  model?: StartModel,
+): Promise<string[]> {
   checkName(name, 'init');
   if (!Object.hasOwn(TEMPLATES, template)) {
     const known = Object.keys(TEMPLATES);
@@ -42,7 +96,7 @@ export async function writeTask(files: FileSystem, name: string, template: strin
     throw new InputError(`--template is "${template}". Did you mean "${meant}"? There are ${known.join(', ')}.`);
   }
   await expectFree(files, name);
-  const content = filesOf(TEMPLATES[template], name, command);
+  const content = filesOf(TEMPLATES[template], name, command, model);
   await files.writeFolder(name, content);
   return [...content.keys()];
 }

@@ -9,6 +9,7 @@ import { disk, readText, writeWhole } from '../files.ts';
 import { profileReport } from '../../report/profileReport.ts';
 import { type ProfiledSettings, tailReport, timeShares } from '../../report/profileStats.ts';
 import { chromeTrace } from '../../report/profileTrace.ts';
+import { runFolderOf } from '../run/namedRun.ts';
 import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 
@@ -17,7 +18,7 @@ export const profile: Command = {
   usage: ['profile runs/gsm8k-tool'],
   flags: { json: { help: 'print shares, tails and advice as JSON' } },
   async run({ positionals }, io) {
-    const path = oneFile(positionals, 'run folder');
+    const path = runFolderOf(oneFile(positionals, 'run folder'));
     const folder = RunFolder.open(disk, path);
     const steps = await folder.profiles();
     if (steps.length === 0)

@@ -20,6 +20,7 @@ import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { IMPORT_FLAG, importReward } from '../importModule.ts';
 import { openReplayEngine, useWeights, weightsFor } from '../replay/engine.ts';
 import { chosenSteps, type KeptRun, openKeptRun, openStep, parsed } from '../replay/keptRun.ts';
+import { runFolderOf } from '../run/namedRun.ts';
 import { writeReport } from '../run/reports.ts';
 import { aligned } from '../table.ts';
 import { say, sayPassing } from '../run/progress.ts';
@@ -56,7 +57,7 @@ export const replay: Command = {
       throw new InputError(
         'Give --algorithm or --reward, not both: losses are compared on the rewards that the run had.',
       );
-    const path = oneFile(positionals, 'run folder');
+    const path = runFolderOf(oneFile(positionals, 'run folder'));
     const run = await openKeptRun(path);
     const title = basename(resolve(path));
     const report =

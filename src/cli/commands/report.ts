@@ -6,6 +6,7 @@ import { oneFile } from '../args.ts';
 import { readText } from '../files.ts';
 import type { Command } from '../command.ts';
 import { disk } from '../files.ts';
+import { runFolderOf } from '../run/namedRun.ts';
 import { writeRunReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 
@@ -14,7 +15,7 @@ export const report: Command = {
   usage: ['report runs/gsm8k-tool'],
   flags: { json: { help: 'print the path as JSON' } },
   async run({ positionals }, io) {
-    const path = oneFile(positionals, 'run folder');
+    const path = runFolderOf(oneFile(positionals, 'run folder'));
     const folder = RunFolder.open(disk, path);
     if (!existsSync(folder.file('metrics.jsonl')))
       throw new InputError(`${path} is not a run folder: metrics.jsonl is missing. Give a run folder.`);

@@ -12,11 +12,11 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
+import { openTraining } from '../run/namedRun.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openSession } from '../run/session.ts';
@@ -59,8 +59,9 @@ export const serve: Command = {
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
-    const source = oneFile(positionals, 'config');
-    const parsed = parseTrainConfig(await readText(source), { source, overrides, note: say });
+    const named = oneFile(positionals, 'config or run folder');
+    const { text, ...options } = await openTraining(named, overrides);
+    const parsed = parseTrainConfig(text, { ...options, note: say });
     const isEvaluated = flags['evaluate'] === true;
     const config = isEvaluated
       ? parsed
@@ -78,7 +79,7 @@ export const serve: Command = {
         onReady: () => served.serve(),
         onLogged: (metrics) => served.logged(metrics),
       });
-      return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+      return tellOfRun(io, config, finished, resumeCommand(named, { overrides, flags, lists }, 'serve'));
     } finally {
       await served.close();
     }

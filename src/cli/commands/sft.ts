@@ -4,9 +4,9 @@ import { parseSftConfig } from '../../grpo/config/text.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { readText } from '../files.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
+import { openConfig } from '../run/namedRun.ts';
 import { evaluateSupervised, runSupervised, supervisedFolder } from '../run/supervised.ts';
 
 export const sft: Command = {
@@ -15,8 +15,8 @@ export const sft: Command = {
   flags: JSON_FLAG,
   details: () => STOPS,
   async run({ positionals, overrides }, io) {
-    const source = oneFile(positionals, 'config');
-    const config = parseSftConfig(await readText(source), { source, overrides });
+    const { source, text } = await openConfig(oneFile(positionals, 'config'));
+    const config = parseSftConfig(text, { source, overrides });
     using held = holdFolder(supervisedFolder(config));
     const { folder, losses, model } = await runSupervised(held.files, config);
     const after = await evaluateSupervised(config, model);

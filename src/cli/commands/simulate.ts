@@ -15,6 +15,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, readText } from '../files.ts';
+import { runFolderOf } from '../run/namedRun.ts';
 import { aligned } from '../table.ts';
 
 /** Number of simulated steps, enough for the start of the pipeline to matter little. */
@@ -39,7 +40,7 @@ export const simulateRun: Command = {
     'no-partial': { help: 'new weights wait for samples in flight (asyncTraining.partialRollout: false)' },
   },
   async run({ flags, positionals }, io) {
-    const path = oneFile(positionals, 'run folder');
+    const path = runFolderOf(oneFile(positionals, 'run folder'));
     const folder = RunFolder.open(disk, path);
     const config = parseTrainConfig(await readText(folder.file('config.yaml')), { source: folder.file('config.yaml') });
     const work = runWorkload(await folder.profiles(), await folder.metrics());

@@ -9,7 +9,7 @@ import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { readText } from '../files.ts';
+import { openTraining } from '../run/namedRun.ts';
 import { sayEstimate, sayPlan } from '../run/plan.ts';
 import { say } from '../run/progress.ts';
 import { summaryTable } from '../../report/summary.ts';
@@ -26,7 +26,7 @@ export const train: Command = {
   usage: [
     'train configs/gsm8k-tool.yaml',
     'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
-    'train configs/gsm8k-tool.yaml trainer.resumeMode=auto',
+    'train runs/gsm8k-tool trainer.totalTrainingSteps=120',
   ],
   flags: {
     ...JSON_FLAG,
@@ -35,11 +35,12 @@ export const train: Command = {
   },
   details: () => STOPS,
   async run({ positionals, overrides, flags, lists }, io) {
-    const source = oneFile(positionals, 'config');
-    const config = parseTrainConfig(await readText(source), { source, overrides, note: say });
+    const path = oneFile(positionals, 'config or run folder');
+    const { text, ...options } = await openTraining(path, overrides);
+    const config = parseTrainConfig(text, { ...options, note: say });
     if (flags['dry-run'] === true) return dryRun(config);
     const finished = await runTraining(config, () => checkpointToResume(config));
-    return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }));
+    return tellOfRun(io, config, finished, resumeCommand(path, { overrides, flags, lists }));
   },
 };
 

@@ -5,6 +5,7 @@ import { Gpu } from '../../gpu/device.ts';
 import { matmulTable } from '../../gpu/ops/matmul.ts';
 import { parseCases, verifyCases } from '../../verify/verlCases.ts';
 import { InputError } from '../../errors.ts';
+import { POLICY_LOSSES } from '../../grpo/losses/index.ts';
 import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
@@ -41,7 +42,10 @@ export const verify: Command = {
       io.text(
         `  ${error <= limit ? 'holds' : 'FAILS'}  ${name}: ${error.toExponential(1)}, at most ${limit.toExponential(0)}`,
       );
-    io.result({ adapter, checks });
+    const unchecked = Object.keys(POLICY_LOSSES).filter((name) => POLICY_LOSSES[name].wgsl === undefined);
+    for (const name of unchecked)
+      io.text(`  unchecked  policy loss ${name}: it has no WGSL; checkPolicyLoss in a program compares its gradient`);
+    io.result({ adapter, checks, ...(unchecked.length > 0 && { unchecked }) });
     return checks.every(({ error, limit }) => error <= limit) ? 0 : 1;
   },
 };

@@ -34,7 +34,7 @@ export function toolsNotCarried({ rollout }: TrainConfig, tools: readonly Tool[]
   const sentences: [boolean, string][] = [
     [
       missing.length > 0,
-      `task.tools: ${missing.join(', ')} cannot be called; the calculator alone is written in Python.`,
+      `task.tools: the exported run does not call ${missing.join(', ')}; the shipped calculator alone is written in Python.`,
     ],
     [
       !['single_turn', 'tool_agent'].includes(loop),

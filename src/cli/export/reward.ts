@@ -9,15 +9,21 @@ import { JSONL_REWARD_OPTIONS } from '../../tasks/jsonl/reward.ts';
 import { jsonlOptions } from '../../tasks/jsonl/task.ts';
 import gsm8kReward from './python/reward.py?raw';
 import jsonlReward from './python/reward_jsonl.py?raw';
+import rewardStub from './python/reward_stub.py?raw';
 
-/** Returns reward.py. Throws InputError if the reward is not written in Python. */
-export function rewardOf({ task }: TrainConfig): string {
-  if (isGsm8k(task)) return rewardOfGsm8k(task.options);
-  if (task.name === 'jsonl' && task.module === undefined) return rewardOfJsonl(task.options);
-  throw new InputError(
-    `task.${task.module === undefined ? 'name' : 'module'} is "${task.module ?? task.name}", ` +
-      'but only gsm8k and jsonl have rewards in Python. Export a run of one of these.',
-  );
+/** Returns the name of a reward that exists in JavaScript alone; undefined if reward.py computes it. */
+export function ownReward({ task }: TrainConfig): string | undefined {
+  if (task.module !== undefined) return task.module;
+  const { reward, module } = task.options;
+  if (task.name === 'jsonl') return reward === 'module' ? String(module) : undefined;
+  return isGsm8k(task) ? undefined : `the task ${task.name}`;
+}
+
+/** Returns reward.py: the run's reward, or a stub if it exists in JavaScript alone. Throws InputError for options that Python lacks. */
+export function rewardOf(config: TrainConfig): string {
+  const own = ownReward(config);
+  if (own !== undefined) return rewardStub.replaceAll('TASK', () => own.replace(/["\\\n]/g, '_'));
+  return isGsm8k(config.task) ? rewardOfGsm8k(config.task.options) : rewardOfJsonl(config.task.options);
 }
 
 function rewardOfGsm8k(options: Partial<PromptOptions & Shaping>): string {
@@ -30,11 +36,7 @@ function rewardOfGsm8k(options: Partial<PromptOptions & Shaping>): string {
 }
 
 function rewardOfJsonl(written: TrainConfig['task']['options']): string {
-  const { reward, module, ignoreCase, pattern, flags } = { ...JSONL_REWARD_OPTIONS, ...jsonlOptions(written) };
-  if (module !== undefined)
-    throw new InputError(
-      `task.options.reward is "module", and a reward in JavaScript cannot be exported. Export with exact, number, contains or regex, then replace reward.py.`,
-    );
+  const { reward, ignoreCase, pattern, flags } = { ...JSONL_REWARD_OPTIONS, ...jsonlOptions(written) };
   return jsonlReward
     .replace('REWARD = "exact"', `REWARD = "${reward}"`)
     .replace('IGNORE_CASE = False', `IGNORE_CASE = ${ignoreCase ? 'True' : 'False'}`)

@@ -2,12 +2,12 @@
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop, heldBack } from '../../rollout/decode/stopStrings.ts';
-import type { Generation, TurnEngine, SamplingParams } from '../../rollout/types.ts';
+import type { Generation, TurnEngine, SamplingParams, StopReason } from '../../rollout/types.ts';
 
 export interface Answer {
   text: string;
   tokenIds: number[];
-  stopReason: Generation['stopReason'];
+  stopReason: Generation['stopReason'] | StopReason;
   /** Seconds from the question to the last token, including prefill of the question. */
   seconds: number;
   tokensPerSecond: number;
@@ -80,15 +80,17 @@ export class Conversation {
   }
 }
 
+type Stops = Pick<SamplingParams, 'stop' | 'includeStopStrInOutput'>;
+
 /** Shows text token by token. A tail that can become part of a character or of a stop string is held back. */
-class Screen {
+export class Screen {
   readonly #tokenizer: ChatTokenizer;
-  readonly #sampling: SamplingParams;
+  readonly #sampling: Stops;
   readonly #onText: (text: string) => void;
   readonly #ids: number[] = [];
   #shown = '';
 
-  constructor(tokenizer: ChatTokenizer, sampling: SamplingParams, onText: (text: string) => void) {
+  constructor(tokenizer: ChatTokenizer, sampling: Stops, onText: (text: string) => void) {
     this.#tokenizer = tokenizer;
     this.#sampling = sampling;
     this.#onText = onText;
@@ -97,7 +99,7 @@ class Screen {
   push(ids: readonly number[]): void {
     this.#ids.push(...ids);
     const text = this.#decode(this.#ids).replace(/\uFFFD+$/, '');
-    this.#show(text.slice(0, text.length - heldBack(text, this.#sampling.stop ?? [])));
+    this.show(text.slice(0, text.length - heldBack(text, this.#sampling.stop ?? [])));
   }
 
   /** Shows the rest and returns the complete text. */
@@ -106,11 +108,12 @@ class Screen {
     const whole = this.#decode(ids);
     const text =
       stopString === undefined ? whole : cutAtStop(whole, this.#decode(ids.slice(0, -1)), stopString, include);
-    this.#show(text);
+    this.show(text);
     return text;
   }
 
-  #show(text: string): void {
+  /** Shows the part of the text so far that is not shown yet. */
+  show(text: string): void {
     if (!text.startsWith(this.#shown)) return; // the rest is held back until a later token
     this.#onText(text.slice(this.#shown.length));
     this.#shown = text;

@@ -7,6 +7,8 @@ import environmentTest from './environment/task.test.mjs?raw';
 import jsonlConfig from './jsonl/config.yaml?raw';
 import jsonlReadme from './jsonl/README.md?raw';
 import jsonlTest from './jsonl/task.test.mjs?raw';
+import largeSettings from './large.yaml?raw';
+import sft from './sft.yaml?raw';
 import toolConfig from './tool/config.yaml?raw';
 import toolReadme from './tool/README.md?raw';
 import toolTask from './tool/task.mjs?raw';
@@ -20,7 +22,13 @@ interface Template {
 export const TEMPLATES: Readonly<Record<string, Template>> = {
   tool: {
     summary: 'problems, a tool and a reward in a module (the default)',
-    files: { 'config.yaml': toolConfig, 'README.md': toolReadme, 'task.mjs': toolTask, 'task.test.mjs': toolTest },
+    files: {
+      'config.yaml': toolConfig,
+      'README.md': toolReadme,
+      'sft.yaml': sft,
+      'task.mjs': toolTask,
+      'task.test.mjs': toolTest,
+    },
   },
   jsonl: {
     summary: 'no code: a file of prompts and answers',
@@ -36,6 +44,7 @@ export const TEMPLATES: Readonly<Record<string, Template>> = {
     files: {
       'config.yaml': environmentConfig,
       'README.md': environmentReadme,
+      'sft.yaml': sft,
       'task.mjs': environmentTask,
       'task.test.mjs': environmentTest,
     },
@@ -51,11 +60,44 @@ function sums(): string {
   return Array.from({ length: 400 }, (_, i) => `${JSON.stringify(line(i))}\n`).join('');
 }
 
+/** The model that a new task's config names. */
+export interface StartModel {
+  path: string;
+  /** True for a model that gets adapters, the rates and limits of a large model, and a system message that explains the call. */
+  isLarge: boolean;
+}
+
+/** Explains the call of the templates' tool to a model that does not know it. */
+const SYSTEM =
+  'You may use a calculator. To use it, write <tool_call>{"name": "calculator", "arguments": {"expression": "12+30"}}</tool_call> and ' +
+  'nothing after it. Its result comes back as the next message. End with "#### " and the number.';
+
 /**
  * Returns the files of a new task, by name.
  * @param command command that starts webgrpo in the new folder
+ * @param model default: the template's
  */
-export function filesOf({ files }: Template, name: string, command: string): Map<string, string> {
+export function filesOf({ files }: Template, name: string, command: string, model?: StartModel): Map<string, string> {
   const filled = (text: string) => text.replaceAll('my-task', name).replaceAll('npx webgrpo', () => command);
-  return new Map(Object.entries(files).map(([file, text]) => [file, filled(text)]));
+  const written = Object.entries(files).map(([file, text]): [string, string] => {
+    const started = model && file === 'config.yaml' ? withModel(text, model) : text;
+    const told = model?.isLarge
+      ? started.replace("const SYSTEM = '';", () => `const SYSTEM =\n  '${SYSTEM}';`)
+      : started;
+    return [file, filled(told)];
+  });
+  return new Map(written);
+}
+
+const ADAPTERS = ['loraRank: 32', 'loraAlpha: 32', 'targetModules: [all-linear]', 'enableGradientCheckpointing: true'];
+
+function withModel(config: string, { path, isLarge }: StartModel): string {
+  const lines = [`path: ${JSON.stringify(path)}`, ...(isLarge ? ADAPTERS : [])];
+  const named = config.replace(/^model:\n(?: .*\n)+/m, () => `model:\n${lines.map((line) => `  ${line}\n`).join('')}`);
+  if (!isLarge) return named;
+  const told = named.replace(
+    /^( +)options:\n/m,
+    (line, indent) => `${line}${indent}  systemPrompt: ${JSON.stringify(SYSTEM)}\n`,
+  );
+  return told.replace(/^data:\n[^]*/m, () => largeSettings);
 }

@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
@@ -35,11 +35,14 @@ export function lockFolder(folder: string): RunLock {
   const mine: Holder = { pid: process.pid, host, since, ...(started !== undefined && { started }), nonce };
   let made: string | undefined;
   try {
-    made = mkdirSync(dirname(path), { recursive: true });
+    made = makeFolders(dirname(path));
     claim(path, mine, folder);
   } catch (error) {
     if (error instanceof InputError || codeOf(error) === undefined) throw error;
-    throw new InputError(`The run folder ${folder} cannot be locked: ${(error as Error).message}.`);
+    const [reason] = (error as Error).message.split(', ');
+    throw new InputError(
+      `The run folder ${folder} cannot be written (${reason}). Set trainer.defaultLocalDir to a folder that can be.`,
+    );
   }
   const isHeld = () => holderOf(path)?.nonce === nonce;
   const release = () => {
@@ -114,6 +117,21 @@ function startOf(pid: number): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Creates a folder and those around it. Returns the outermost new one. Node's own recursive mkdir never returns in /proc
+ * (Node 20).
+ */
+function makeFolders(folder: string): string | undefined {
+  if (existsSync(folder)) return undefined;
+  const made = makeFolders(dirname(folder));
+  try {
+    mkdirSync(folder);
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error; // another process was faster
+  }
+  return made ?? folder;
 }
 
 /** Removes the folders that the lock needed, so that a run that is refused before it wrote anything leaves none behind. */

@@ -13,6 +13,7 @@ import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../mo
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { type CheckpointFiles, isGguf } from '../../model/checkpoint/sourceFiles.ts';
 import { currentIo } from '../process/io.ts';
+import { modelOf } from './namedRun.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
 import {
@@ -61,7 +62,7 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
  * an address.
  */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
-  const path = shippedPath(given);
+  const path = shippedPath(modelOf(given));
   if (isGguf(path) && !path.startsWith('http')) return { folder: path, files: ggufFile(path) };
   const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
   if (!isFolder && isRemote(path)) {
@@ -171,7 +172,8 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
 }
 
 /** Returns the folder, or the run's newest checkpoint, if it contains an adapter; undefined if it contains a complete model. */
-async function adapterFolder(path: string): Promise<string | undefined> {
+async function adapterFolder(given: string): Promise<string | undefined> {
+  const path = modelOf(given);
   if (isAdapter(path)) {
     await checkCheckpoint(disk, path, 'model');
     return path;

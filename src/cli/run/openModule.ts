@@ -3,15 +3,15 @@
  * sandbox.
  */
 
-import { existsSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { basename, dirname, extname, join, resolve, sep } from 'node:path';
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { describe, InputError } from '../../errors.ts';
 import { checkTask, fetchSource, isUrl, moduleUrl, sha256Of } from '../../extensions/modules/index.ts';
 import { isolatedTask, type IsolatedLimits } from '../../extensions/modules/isolated.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readText } from '../files.ts';
+import { importFile, isTypeScript, stripped } from '../importModule.ts';
 
 export interface ModuleConfig {
   module: string;
@@ -90,9 +90,7 @@ function sourceOf(path: string) {
   return { entry: pathToFileURL(file).href, root, read };
 }
 
-const isTypeScript = (path: string): boolean => /\.[cm]?ts$/.test(path);
-
-/** Loads a module the way `--import` does, without a sandbox. */
+/** Loads a module as `--import` does, without a sandbox. */
 async function trustedTask(name: string, path: string, options: ModuleConfig['options']): Promise<Task> {
   const refuse = (error: unknown): never => {
     const [line] = describe(error).split('\n');
@@ -108,57 +106,4 @@ async function trustedTask(name: string, path: string, options: ModuleConfig['op
   const task = checkTask(name, await made().catch(refuse));
   const text = isTypeScript(path) ? readFileSync(path, 'utf8') : await readText(path);
   return { ...task, sha256: await sha256Of(new Map([[basename(path), text]])) };
-}
-
-async function importFile(path: string): Promise<unknown> {
-  const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(file).href) as Promise<unknown>;
-  if (!isTypeScript(path) || stripsTypes()) return load(path);
-  const built = join(dirname(path), `.${basename(path, extname(path))}.${process.pid}.mjs`);
-  writeFileSync(built, await bundled(path));
-  try {
-    return await load(built);
-  } finally {
-    rmSync(built, { force: true });
-  }
-}
-
-/** True if Node reads TypeScript itself, from 22.18 on. */
-const stripsTypes = (): boolean => Boolean((process.features as { typescript?: unknown }).typescript);
-
-/** Returns JavaScript of one TypeScript file, for a sandbox. */
-async function stripped(path: string): Promise<string> {
-  const { stripTypeScriptTypes: strip } = process.getBuiltinModule('node:module') as {
-    stripTypeScriptTypes?: (code: string) => string;
-  };
-  return strip ? strip(await readText(path)) : bundled(path);
-}
-
-interface Bundler {
-  rolldown?: (options: object) => Promise<{ generate(options: object): Promise<{ output: { code: string }[] }> }>;
-  build?: (options: object) => Promise<{ outputFiles: { text: string }[] }>;
-}
-
-/** Returns JavaScript of a TypeScript module and its imported files, by the user's own rolldown or esbuild. Packages stay imports. */
-async function bundled(path: string): Promise<string> {
-  const { rolldown } = await installed('rolldown', path);
-  if (rolldown) {
-    const bundle = await rolldown({ input: path, external: /^[^./]/, platform: 'node', logLevel: 'silent' });
-    return (await bundle.generate({ format: 'esm' })).output[0].code;
-  }
-  const { build } = await installed('esbuild', path);
-  const settings = { bundle: true, write: false, format: 'esm', platform: 'node', packages: 'external' };
-  if (build) return (await build({ entryPoints: [path], ...settings })).outputFiles[0].text;
-  throw new InputError(
-    `task.module: ${path} is TypeScript, which Node ${process.versions.node} does not read. Use Node 22.18 or newer, install vite or ` +
-      'esbuild beside it, or give a .js file.',
-  );
-}
-
-async function installed(name: string, from: string): Promise<Bundler> {
-  try {
-    const path = createRequire(from).resolve(name);
-    return (await import(/* @vite-ignore */ pathToFileURL(path).href)) as Bundler;
-  } catch {
-    return {};
-  }
 }

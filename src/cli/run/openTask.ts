@@ -3,6 +3,7 @@
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
 import { InputError } from '../../errors.ts';
 import { openShippedTask, readGsm8k as readProblems, type TaskConfig } from '../../tasks/open/shipped.ts';
+import { sha256Of } from '../../extensions/modules/index.ts';
 import { withTools } from '../../tasks/shippedTools.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readText } from '../files.ts';
@@ -32,13 +33,30 @@ export async function openTask(config: OpenedConfig, reward?: { timeoutS: number
 
 async function openOwn(config: OpenedConfig, reward: { timeoutS: number } | undefined): Promise<Task> {
   const { module, path, valPath, timeoutS, options, isolated, tools } = config;
-  if (module === undefined) return openShippedTask(config, { readText, loadReward: defaultFunction });
+  if (module === undefined) return openShipped(config);
   if (path !== undefined || valPath !== undefined)
     throw new InputError(
       'task.path and task.valPath are set, but task.module provides its own problems. Leave them out.',
     );
   const limits = { timeoutMs: timeoutS * 1000, rewardTimeoutMs: reward && reward.timeoutS * 1000 };
   return withTools(await openModule({ module, options, isolated }, limits), tools);
+}
+
+/** Opens a shipped task, with the SHA-256 of the files that it reads. */
+async function openShipped(config: TaskConfig): Promise<Task> {
+  const texts = new Map<string, string>();
+  const read = async (path: string): Promise<string> => {
+    const text = await readText(path);
+    texts.set(path, text);
+    return text;
+  };
+  const loadReward = async (setting: string, file: string, remedy: string) => {
+    const reward = await defaultFunction(setting, file, remedy);
+    await read(file);
+    return reward;
+  };
+  const task = await openShippedTask(config, { readText: read, loadReward });
+  return texts.size === 0 ? task : { ...task, sha256: await sha256Of(texts) };
 }
 
 /** Reads problems of GSM8K's original files. See readGsm8k of the shipped tasks. */

@@ -29,6 +29,10 @@ export function sayPlan(
   const { samples, updates, maxTokens } = batchTable(config);
   say(`batches: ${samples} samples per step, ${updates} updates per step, at most ${maxTokens} tokens per update`);
   say(`algorithm: ${resolvedAlgorithm(config)}`);
+  if (config.rollout.n === 1 && config.algorithm.advEstimator === 'grpo')
+    say(
+      'rollout.n is 1: with one sample per prompt the advantage is the reward, and no sample is compared with another',
+    );
   if (asked.actor.optim.lr !== 'auto') return;
   const millions = (parameterCount(model.config) / 1e6).toPrecision(3);
   const of = lora ? ' trained by LoRA' : '';

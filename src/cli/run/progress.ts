@@ -2,7 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import { passAt1 } from '../../report/metricOf.ts';
+import { fixed, passAt1 } from '../../report/metricOf.ts';
 import { currentIo, type Io } from '../process/io.ts';
 
 /** Prints a line that the next one overwrites. Prints nothing unless standard error is a terminal. */
@@ -30,14 +30,44 @@ export function sayProgress(text: string): void {
   else if (performance.now() - (saidAt.get(io) ?? 0) >= QUIET_MS) say(text);
 }
 
+const BEAT_MS = 5000;
+
+/**
+ * Repeats the progress in a log while nothing ends for a long time. Returns a function that ends this. Prints nothing on a
+ * terminal, which shows the last text.
+ */
+export function repeatProgress(text: () => string): () => void {
+  if (currentIo().stderr.isTTY) return () => {};
+  const timer = setInterval(() => sayProgress(text()), BEAT_MS).unref();
+  return () => clearInterval(timer);
+}
+
 /** Counts the parts of a long task, and estimates the time of the rest from the mean of the earlier parts. */
 export class Progress {
   readonly #started = performance.now();
 
-  /** Returns for example "12 of 48 problems, 1:30 left". */
-  text(done: number, total: number, unit: string): string {
-    const seconds = ((performance.now() - this.#started) / 1000 / done) * (total - done);
-    return `${done} of ${total} ${unit}${done > 0 && done < total ? `, ${clock(seconds)} left` : ''}`;
+  /** Returns for example "12 of 48 problems, 960 tokens, 1:30 left", or the time so far before a part has ended. */
+  text(done: number, total: number, unit: string, tokens = 0): string {
+    const counts = [`${done} of ${total} ${unit}`, ...(tokens > 0 ? [`${tokens} tokens`] : [])];
+    const left = (this.seconds / done) * (total - done);
+    return [
+      ...counts,
+      ...(done > 0 && done < total ? [`${clock(left)} left`] : []),
+      ...(done === 0 ? this.#soFar : []),
+    ].join(', ');
+  }
+
+  /** Returns the name of a phase whose parts cannot be counted, and its time so far. */
+  phase(name: string): string {
+    return [name, ...this.#soFar].join(', ');
+  }
+
+  get seconds(): number {
+    return (performance.now() - this.#started) / 1000;
+  }
+
+  get #soFar(): string[] {
+    return this.seconds * 1000 < QUIET_MS ? [] : [`${clock(this.seconds)} so far`];
   }
 }
 
@@ -60,16 +90,11 @@ export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
 }
 
 /** Returns the line of a GRPO step. `secondsLeft` is an estimate from the steps so far. */
-export function stepLine(
-  metrics: Metrics,
-  total: number,
-  lastPassAt1: number | undefined,
-  secondsLeft: number,
-): string {
+export function stepLine(metrics: Metrics, total: number, secondsLeft: number): string {
   const parts = [
     `step ${metrics['training/global_step']}/${total}`,
     field('reward', metrics['critic/score/mean'], 3),
-    field('pass@1', passAt1(metrics) ?? lastPassAt1, 3),
+    field('pass@1', passAt1(metrics), 3),
     field('kl', metrics['actor/kl_loss'] ?? metrics['actor/ppo_kl'], 4),
     field('entropy', metrics['actor/entropy'], 3),
     field('tokens/s', metrics['perf/throughput'], 0),
@@ -87,7 +112,7 @@ export function timeLeft(history: readonly Metrics[], total: number): number {
 }
 
 const field = (name: string, value: number | undefined, digits: number) =>
-  value === undefined ? '' : `${name} ${value.toFixed(digits)}`;
+  value === undefined ? '' : `${name} ${fixed(value, digits)}`;
 
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));

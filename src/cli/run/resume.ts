@@ -67,14 +67,23 @@ export async function setLaterAside(folder: RunFolder, step: number): Promise<vo
   }
 }
 
-/** Stores the SHA-256 of a task from an address in task.json. Reports a change since the run's earlier part. */
-export async function noteTask(folder: RunFolder, { name, sha256 }: Pick<Task, 'name' | 'sha256'>): Promise<void> {
+/**
+ * Stores the SHA-256 of a task's module or data files in task.json. Reports a change since the run's earlier part.
+ * @param from checkpoint that the run resumes from
+ */
+export async function noteTask(
+  folder: RunFolder,
+  { name, sha256 }: Pick<Task, 'name' | 'sha256'>,
+  from?: string,
+): Promise<void> {
   if (sha256 === undefined) return;
   const path = folder.file('task.json');
-  const before = existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
+  const earlier = from === undefined ? path : join(dirname(dirname(from)), 'task.json');
+  const before = existsSync(earlier) ? ((await readJsonFile(earlier)) as { sha256?: string }).sha256 : undefined;
   if (before !== undefined && before !== sha256)
     say(
-      `the module of task ${name} has changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
+      `the files of task ${name} have changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ` +
+        `${before.slice(0, 12)}.... Problems that were trained on can return.`,
     );
   await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
 }

@@ -146,7 +146,10 @@ function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   );
 }
 
-/** Number of training problems checked before a run. A later problem that is too long still ends the run with the same message. */
+/**
+ * Number of problems checked before a run, of a task that generates them without end. A later problem that is too long still ends the run
+ * with the same message.
+ */
 const CHECKED_PROBLEMS = 2048;
 
 /**
@@ -155,8 +158,8 @@ const CHECKED_PROBLEMS = 2048;
  */
 async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig): Promise<void> {
   const { data, trainer, rollout } = config;
-  const { trainSize = Infinity } = limitedTask(task, config);
-  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize, CHECKED_PROBLEMS);
+  const { trainSize = CHECKED_PROBLEMS } = limitedTask(task, config);
+  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize);
   const { heldOut, training } = await checkedProblems(task, config, drawn);
   const tokenizer = modelTokenizer(model, data.chatTemplateKwargs);
   const limits = agentLimits(config);

@@ -3,15 +3,11 @@
 import { dirname, resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
 import { forget, keepStep } from '../../extensions/replay/index.ts';
-import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Fault } from '../../grpo/health.ts';
-import { isOwnLoss } from '../../grpo/losses/index.ts';
-import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { FitResult, Phase } from '../../grpo/types.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
-import { passAt1 } from '../../report/metricOf.ts';
 import { type RunSummary, summarizeRun } from '../../report/summary.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
 import type { BestCheckpoint } from '../../runs/keptCheckpoints.ts';
@@ -27,7 +23,7 @@ import {
 } from '../../runs/trainingRun.ts';
 import { onInterrupt } from '../process/interrupt.ts';
 import { isLarge, sayEstimate, sayPlan } from './plan.ts';
-import { Progress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
+import { Progress, repeatProgress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
@@ -68,6 +64,9 @@ class ShownRun implements RunHost<RunSession> {
   /** Phase whose samples are counted. */
   #progress = new Progress();
   #samples = 0;
+  #tokens = 0;
+  /** Returns the progress of the phase. */
+  #text = () => '';
   #isEvaluating = false;
   #isEstimated = false;
   readonly note = say;
@@ -88,8 +87,10 @@ class ShownRun implements RunHost<RunSession> {
   async open(aborted: Promise<never>): Promise<RunSession> {
     this.#phases.take(); // discards phases of a lost device
     const session = await this.#parts.open(aborted);
+    const stopRepeating = repeatProgress(() => this.#text());
     const close = (error?: unknown) => {
       this.#removeHandler();
+      stopRepeating();
       return session.close(error);
     };
     return { ...session, close };
@@ -108,7 +109,7 @@ class ShownRun implements RunHost<RunSession> {
       await setLaterAside(folder, step);
       await forget(folder, (kept) => kept > step);
     }
-    await noteTask(folder, session.task);
+    await noteTask(folder, session.task, this.#parts.from);
     this.#trackers = await openTrackers(config.trainer.logger, folder, history);
   }
 
@@ -132,19 +133,26 @@ class ShownRun implements RunHost<RunSession> {
   onPhase(phase: Phase, step: number): void {
     this.#phases.mark(phase);
     this.#isEvaluating = phase === 'validate';
-    [this.#progress, this.#samples] = [new Progress(), 0];
-    sayProgress(`step ${step}: ${phase}`);
+    [this.#progress, this.#samples, this.#tokens] = [new Progress(), 0, 0];
+    this.#show(() => `step ${step}: ${this.#progress.phase(phase)}`);
   }
 
-  onSample(): void {
+  onSample({ trajectory }: Sample, step: number): void {
     if (this.#isEvaluating) return;
     const { data, rollout } = this.#run.config;
     const [done, total] = [++this.#samples, data.trainBatchSize * rollout.n];
-    if (done <= total) sayProgress(`generating: ${this.#progress.text(done, total, 'samples')}`);
+    this.#tokens += trajectory.responseIds.length;
+    if (done <= total)
+      this.#show(() => `step ${step}: generating, ${this.#progress.text(done, total, 'samples', this.#tokens)}`);
   }
 
-  onEvaluating(done: number, total: number, step: number): void {
-    sayProgress(`step ${step}: evaluating, ${this.#progress.text(done, total, 'problems')}`);
+  onEvaluating(done: number, total: number, step: number, tokens: number): void {
+    this.#show(() => `step ${step}: evaluating, ${this.#progress.text(done, total, 'problems', tokens)}`);
+  }
+
+  #show(text: () => string): void {
+    this.#text = text;
+    sayProgress(text());
   }
 
   async onFault({ step, reason, inputs }: Fault): Promise<void> {
@@ -171,7 +179,8 @@ class ShownRun implements RunHost<RunSession> {
 
   onStep({ metrics }: LoggedStep): void {
     const { config, history } = this.#run;
-    if (config.trainer.logger.includes('console')) sayStep(config, metrics, history);
+    const { logger, totalTrainingSteps: total } = config.trainer;
+    if (logger.includes('console')) say(stepLine(metrics, total, timeLeft(history, total)));
     this.#parts.onLogged?.(metrics);
   }
 
@@ -213,14 +222,4 @@ async function lastGoodState(
     state = `Weights that are not finite are not saved. ${left}.`;
   }
   return new NotFiniteError(error.step, `${error.message} ${state}`, { cause: error });
-}
-
-function sayStep(config: TrainConfig, metrics: Metrics, history: readonly Metrics[]): void {
-  const { totalTrainingSteps } = config.trainer;
-  const lastPass = history.map(passAt1).findLast((value) => value !== undefined);
-  say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(history, totalTrainingSteps)));
-  if (metrics['training/global_step'] !== 1) return;
-  const { lossMode } = config.actor.policyLoss;
-  const explained = explainLoss(metrics, { ...(isOwnLoss(lossMode) && { ownLoss: lossMode }), n: config.rollout.n });
-  if (explained) say(explained);
 }

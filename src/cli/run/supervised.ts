@@ -25,6 +25,7 @@ import { installDawn } from '../dawn.ts';
 import { folderFiles, shippedPath } from '../files.ts';
 import { onInterrupt } from '../process/interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
+import { noteTask } from './resume.ts';
 import { say } from './progress.ts';
 import { modelFiles } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
@@ -55,6 +56,7 @@ export async function runSupervised(files: FileSystem, config: SftConfig): Promi
     await checkExamples(config, model, task);
     const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
     if (moved) say(`an earlier run of that name was renamed to ${moved}`);
+    await noteTask(folder, task);
     const losses = await runSft(config, model, folder, task);
     return { folder, model, losses };
   });

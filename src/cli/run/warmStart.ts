@@ -8,8 +8,10 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseSftConfig } from '../../grpo/config/text.ts';
 import { InputError } from '../../errors.ts';
 import { checkCheckpoint } from '../../runs/checkpointFolder.ts';
-import { disk, readText } from '../files.ts';
+import { disk, readJsonFile, readText } from '../files.ts';
 import { holdFolder } from '../process/heldFolder.ts';
+import { runOf } from './namedRun.ts';
+import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
 
@@ -19,27 +21,43 @@ import { runSupervised, supervisedFolder } from './supervised.ts';
  */
 export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   const { path: source } = config.model;
-  if (!/\.ya?ml$/.test(source)) return config;
+  if (!/\.ya?ml$/.test(source) || runOf(source)) return config;
   const overrides = [`trainer.defaultLocalDir=${JSON.stringify(config.trainer.defaultLocalDir)}`];
   const supervised = parseSftConfig(await readText(source), { source, overrides });
   const folder = supervisedFolder(supervised);
-  if (await isMade(supervised)) say(`warm start: ${folder}, made earlier by ${source}`);
-  else await make(supervised, source);
+  const sha256 = await taskHash(supervised);
+  if (await isMade(supervised, sha256)) say(`warm start: ${folder}, made earlier by ${source}`);
+  else await make(supervised, source, sha256);
   return { ...config, model: { ...config.model, path: lastCheckpoint(supervised) } };
 }
 
-async function make(config: SftConfig, source: string): Promise<void> {
+async function make(config: SftConfig, source: string, sha256: string | undefined): Promise<void> {
   using held = holdFolder(supervisedFolder(config));
-  if (await isMade(config)) return; // another process has just finished it
-  const left = await isOfConfig(config);
-  say(left ? `warm start: ${source} again, because the earlier one is incomplete` : `warm start: ${source} first`);
+  if (await isMade(config, sha256)) return; // another process has just finished it
+  const left = (await isOfTask(config, sha256)) ? 'the earlier one is incomplete' : 'the task has changed';
+  say((await isOfConfig(config)) ? `warm start: ${source} again, because ${left}` : `warm start: ${source} first`);
   await runSupervised(held.files, config);
 }
 
-/** True if a run with this exact config has finished: the checkpoint of its last step exists and is intact. */
-async function isMade(config: SftConfig): Promise<boolean> {
+/** Returns the SHA-256 of the task's module; undefined for a shipped task. */
+async function taskHash({ task }: SftConfig): Promise<string | undefined> {
+  if (task.module === undefined) return undefined;
+  const opened = await openTask(task);
+  opened.close?.();
+  return opened.sha256;
+}
+
+/** True if the run imitated this version of the task. */
+async function isOfTask(config: SftConfig, sha256: string | undefined): Promise<boolean> {
+  const file = join(supervisedFolder(config), 'task.json');
+  const made = existsSync(file) ? ((await readJsonFile(file)) as { sha256?: string }).sha256 : undefined;
+  return made === sha256;
+}
+
+/** True if a run with this exact config and task has finished: the checkpoint of its last step exists and is intact. */
+async function isMade(config: SftConfig, sha256: string | undefined): Promise<boolean> {
   const path = lastCheckpoint(config);
-  if (!(await isOfConfig(config)) || !existsSync(path)) return false;
+  if (!(await isOfConfig(config)) || !(await isOfTask(config, sha256)) || !existsSync(path)) return false;
   return checkCheckpoint(disk, path, 'model').then(
     () => true,
     (error: unknown) => {

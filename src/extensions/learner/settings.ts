@@ -7,7 +7,7 @@ import { actor as actorSchema } from '../../grpo/config/schema/actor.ts';
 import { resolveTrainTree } from '../../grpo/config/resolve.ts';
 import type { Recipe, TrainConfig } from '../../grpo/config/types.ts';
 import type { AggregateOptions } from '../../grpo/losses/aggregate.ts';
-import type { CustomLoss } from '../../grpo/losses/custom.ts';
+import type { CustomLoss } from '../../grpo/losses/types.ts';
 import { POLICY_LOSSES, type PolicyLoss } from '../../grpo/losses/index.ts';
 import { SUMMED_LOSSES } from './losses.ts';
 import type { LossOptions, OptimStepOptions, SampleOptions } from './types.ts';

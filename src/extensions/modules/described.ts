@@ -1,5 +1,6 @@
 /** Validates the task that a module returned. Its names and sizes become parts of metrics, prompts and files. */
 
+import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -54,8 +55,36 @@ export function checkTask(address: string, given: unknown): Task {
   const task = (given ?? {}) as Partial<Task>;
   const methods = NEEDED.filter((method) => typeof task[method as keyof Task] === 'function');
   describedTask(address, { name: task.name, trainSize: task.trainSize, methods, tools: [] });
+  const missing = FIELDS.filter((field) => task[field] === undefined);
+  for (const field of Object.keys(task)) {
+    const meant = missing.find((known) => !FIELDS.includes(field as keyof Task) && isMisspelt(field, known));
+    if (meant !== undefined)
+      throw new InputError(
+        `The task of ${address} has a field "${field}", which tasks do not have. Did you mean "${meant}"? Rename it.`,
+      );
+  }
   return task as Task;
 }
+
+const FIELDS: readonly (keyof Task)[] = [
+  ...([
+    'name',
+    'train',
+    'trainSize',
+    'heldOut',
+    'tools',
+    'environments',
+    'reward',
+    'observe',
+    'state',
+    'restore',
+  ] as const),
+  ...(['demonstrate', 'ask', 'tokenizer', 'sha256', 'close'] as const),
+];
+
+/** True if a field's name is a known one with up to two letters wrong, as "tool" or "heldout" are. */
+const isMisspelt = (field: string, known: string): boolean =>
+  distance(field.toLowerCase().replaceAll('_', ''), known.toLowerCase()) <= (known.length > 5 ? 2 : 1);
 
 const notATask = (address: string, why: string): InputError =>
   new InputError(

@@ -3,7 +3,8 @@
  * estimator is one function in this folder: on outcomes, on tokens or on turns.
  */
 
-import { blame, InputError, UserCodeError } from '../../errors.ts';
+import { blame, InputError, shownValue, UserCodeError } from '../../errors.ts';
+import { shareEntries } from '../../shared.ts';
 import {
   gpg,
   grpo,
@@ -141,6 +142,7 @@ export function ownAdvantages(
 }
 
 const own: Record<string, CustomAdvantage> = {};
+const share = shareEntries<CustomAdvantage>('advantage', (name, advantage) => (own[name] = advantage));
 
 /** Returns the custom estimator registered by that name; undefined otherwise. */
 export const ownAdvantage = (name: string): CustomAdvantage | undefined =>
@@ -156,7 +158,11 @@ export function addAdvantage(name: string, advantage: CustomAdvantage): void {
     throw new InputError(`An advantage cannot be called "${name}". Use letters, digits and _, starting with a letter.`);
   if (Object.hasOwn(ADVANTAGE_ESTIMATORS, name))
     throw new InputError(`Advantage "${name}" is built in. Register yours under another name.`);
-  own[name] = advantage;
+  if (typeof advantage !== 'function')
+    throw new InputError(
+      `Advantage "${name}" is ${shownValue(advantage)}, not a function. Register (inputs, samples) => [...], one array per sample.`,
+    );
+  share(name, advantage);
 }
 
 export type AdvantageEstimator = keyof typeof ADVANTAGE_ESTIMATORS;

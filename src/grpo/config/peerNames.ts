@@ -65,6 +65,11 @@ export function ofPeer(
     if (row) return { key: row.key, peer };
   }
   const last = plain(path).split('.').at(-1);
+  // A name of TRL inside one of our parts, such as actor.optim.learning_rate.
+  const inner = PEER_NAMES.filter(
+    ({ key, trl }) => trl !== undefined && camel(trl) === last && key.split('.').at(-1) !== last && known.has(key),
+  );
+  if (inner.length === 1) return { key: inner[0].key, peer: 'TRL' };
   const other = OTHER_NAMES.find(([, name, key]) => camel(name) === last && (key === '' || known.has(key)));
   return other && { peer: other[0], key: other[2], ...(other[3] && { why: other[3] }) };
 }

@@ -5,20 +5,26 @@
 
 import { ADVANTAGE_ESTIMATORS, addAdvantage, type CustomAdvantage } from '../advantages/index.ts';
 import { addPolicyLoss } from '../losses/index.ts';
-import type { PolicyLoss } from '../losses/types.ts';
+import type { AsyncCustomLoss, PolicyLoss } from '../losses/types.ts';
 import { InputError } from '../../errors.ts';
+import { shareEntries } from '../../shared.ts';
 import { RECIPES } from './recipes.ts';
 import type { Recipe } from './types.ts';
 
 const recipes: Record<string, Recipe> = RECIPES;
 const registered = new Set<string>();
+const share = shareEntries<Recipe>('recipe', (name, recipe) => {
+  registered.add(name);
+  recipes[name] = recipe;
+});
 
 /**
  * Registers a loss for `actor.policyLoss.lossMode: <name>`, and for `algorithm.name: <name>`, so that `compare` can
- * name it. Its numeric parameters (`numbers`) become keys of `actor.policyLoss`. A later registration of the same name replaces it. Throws
- * InputError for the name of a built-in loss.
+ * name it. Its numeric parameters (`numbers`) become keys of `actor.policyLoss`. A later registration of the same name replaces it.
+ * @param loss a row, or a function of a mini-batch, which runs on the controller's thread
+ * Throws InputError for the name of a built-in loss, and if `loss` is neither.
  */
-export function registerPolicyLoss(name: string, loss: PolicyLoss): void {
+export function registerPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss): void {
   addPolicyLoss(name, loss);
   if (!Object.hasOwn(recipes, name)) registerRecipe(name, { actor: { policyLoss: { lossMode: name } } });
 }
@@ -39,6 +45,5 @@ export function registerAdvantage(name: string, advantage: CustomAdvantage): voi
 export function registerRecipe(name: string, recipe: Recipe): void {
   if (Object.hasOwn(recipes, name) && !registered.has(name))
     throw new InputError(`algorithm.name "${name}" is built in. Register yours under another name.`);
-  registered.add(name);
-  recipes[name] = recipe;
+  share(name, recipe);
 }

@@ -12,11 +12,11 @@ import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { keyDocs, keysAndParts, MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { SHORTHANDS } from './recipeNotes.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
-import { checkSftRules, checkTrainRules } from './rules.ts';
+import { checkSftRules, checkTrainRules, nearestDivisor } from './rules.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import { isTree, setAt, show, type Tree, valueAt } from './tree.ts';
+import { isTree, leaves, setAt, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
@@ -34,6 +34,8 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
+  if (valueAt(tree, 'actor.ppoMiniBatchSize') === undefined && config.asyncTraining.requireBatches === undefined)
+    config.actor.ppoMiniBatchSize = nearestDivisor(config.data.trainBatchSize, config.actor.ppoMiniBatchSize);
   config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
   // Replaced once the training problems are counted.
@@ -121,17 +123,37 @@ function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string):
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
   const result = v.safeParse(schema, tree);
   if (result.success) return result.output;
-  throw refusal(schema, source, result.issues[0]);
+  throw refusal(schema, source, tree, result.issues);
 }
 
-function refusal(schema: v.GenericSchema, source: string, issue: v.BaseIssue<unknown>): ConfigError {
-  const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
-  if (issue.type === 'strict_object' && issue.expected === 'never') {
-    const written = firstKeyOf(path, issue.path?.at(-1)?.value);
-    const hint = peersKey(schema, written);
-    return hint === undefined ? unknownKey(schema, source, path) : new ConfigError(source, [written], hint);
-  }
-  return new ConfigError(source, [path], describeIssue(schema, path, issue));
+type Issue = v.BaseIssue<unknown>;
+const pathOf = (issue: Issue): string => (issue.path ?? []).map((item) => String(item.key)).join('.');
+const isUnknownKey = (issue: Issue): boolean => issue.type === 'strict_object' && issue.expected === 'never';
+
+/** Unknown keys come first: a file of another trainer lacks ours for that reason. */
+function refusal(schema: v.GenericSchema, source: string, tree: unknown, issues: readonly Issue[]): ConfigError {
+  const issue = issues.find(isUnknownKey) ?? issues[0];
+  const path = pathOf(issue);
+  if (!isUnknownKey(issue)) return new ConfigError(source, [path], describeIssue(schema, path, issue));
+  const written = firstKeyOf(path, issue.path?.at(-1)?.value);
+  const hint = peersKey(schema, written);
+  if (hint === undefined) return unknownKey(schema, source, path);
+  return new ConfigError(source, [written], `${hint}${furtherNames(schema, tree, written)}`);
+}
+
+/** Most names of another trainer that one error lists. */
+const SHOWN_NAMES = 12;
+
+/** Returns a sentence on the other keys of a config that are names of TRL or verl; '' without any. */
+function furtherNames(schema: v.GenericSchema, tree: unknown, first: string): string {
+  const known = keysAndParts(schema);
+  const found = (isTree(tree) ? leaves(tree) : []).flatMap(([path]) => {
+    const ours = path === first || known.has(path) ? undefined : ofPeer(path, known);
+    return ours === undefined ? [] : [`${path} (${ours.key || 'no such setting'})`];
+  });
+  if (found.length === 0) return '';
+  const more = found.length > SHOWN_NAMES ? ` and ${found.length - SHOWN_NAMES} more` : '';
+  return ` The same holds for ${found.slice(0, SHOWN_NAMES).join(', ')}${more}.`;
 }
 
 /** Describes an issue: what was found and what is allowed. */
@@ -146,13 +168,35 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
     return `"${path}" is ${found}; allowed: at least ${MIN_FLOAT32.toPrecision(2)}, since less is 0 on the GPU.`;
   if (issue.type === 'max_value' && typeof bound === 'number' && !range?.includes(' to '))
     return `"${path}" is ${found}; allowed: up to ${bound}.`;
-  return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.`;
+  const hint = ELSEWHERE.find(([key, value]) => key === path && value.test(found));
+  return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
 }
+
+/** Values of other trainers that other programs provide here. */
+const ELSEWHERE: readonly (readonly [key: string, value: RegExp, remedy: string])[] = [
+  [
+    'trainer.logger',
+    /wandb/i,
+    'For Weights & Biases set it to tensorboard and run "wandb sync --sync-tensorboard" on the run folder.',
+  ],
+  [
+    'trainer.logger',
+    /mlflow|swanlab|trackio|clearml|comet|neptune|aim|vemlp/i,
+    'Other trackers can import the files of tensorboard or csv, or read metrics.jsonl.',
+  ],
+];
 
 function unknownKey(schema: v.GenericSchema, source: string, path: string): ConfigError {
   const nearest = nearestKey(path, [...keysAndParts(schema)]);
-  const sentence = `unknown key "${path}". Did you mean "${nearest}"? "webgrpo config" lists every key.`;
+  const meant = isNear(path, nearest) ? ` Did you mean "${nearest}"?` : '';
+  const sentence = `unknown key "${path}".${meant} "webgrpo config" lists every key.`;
   return new ConfigError(source, [path], sentence);
+}
+
+/** True if at most half of the letters of the last words differ. */
+function isNear(path: string, key: string): boolean {
+  const [name, other] = [path, key].map((one) => one.split('.').at(-1)!.replaceAll('_', '').toLowerCase());
+  return distance(name, other) <= Math.max(name.length, other.length) / 2;
 }
 
 /** Returns the error message for a key that is a name of TRL or verl; undefined for other keys. */

@@ -76,14 +76,14 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.data.trainBatchSize % c.actor.ppoMiniBatchSize !== 0,
     say: ({ data: { trainBatchSize }, actor: { ppoMiniBatchSize } }) =>
       `actor.ppoMiniBatchSize is ${ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ${trainBatchSize}. ` +
-      `The nearest that do are ${nearestDivisors(trainBatchSize, ppoMiniBatchSize)}.`,
+      `${nearestDivisors(trainBatchSize, ppoMiniBatchSize)}`,
   },
   {
     keys: ['actor.ppoMicroBatchSizePerGpu', 'actor.ppoMiniBatchSize', 'rollout.n'],
     when: ({ actor, rollout }) => (actor.ppoMiniBatchSize * rollout.n) % (actor.ppoMicroBatchSizePerGpu ?? 1) !== 0,
     say: ({ actor: { ppoMiniBatchSize, ppoMicroBatchSizePerGpu: micro = 1 }, rollout: { n } }) =>
       `actor.ppoMicroBatchSizePerGpu is ${micro} sequences, which does not divide the mini-batch of ${ppoMiniBatchSize} ` +
-      `prompts x ${n} samples = ${ppoMiniBatchSize * n}. The nearest that do are ${nearestDivisors(ppoMiniBatchSize * n, micro)}.`,
+      `prompts x ${n} samples = ${ppoMiniBatchSize * n}. ${nearestDivisors(ppoMiniBatchSize * n, micro)}`,
   },
   {
     keys: ['actor.ppoMaxTokenLenPerGpu', 'data.maxPromptLength', 'data.maxResponseLength'],
@@ -438,8 +438,19 @@ export function batchTable({ data, rollout, actor }: TrainConfig): {
   };
 }
 
-/** Divisors of `total` on both sides of `size`, as in "4 and 8"; one divisor if `size` is out of range. */
+/** Returns a sentence on the divisors of `total` on both sides of `size`: one divisor if `size` is out of range. */
 export function nearestDivisors(total: number, size: number): string {
+  const found = divisorsAround(total, size);
+  return `The nearest that ${found.length > 1 ? 'do are' : 'does is'} ${found.join(' and ')}.`;
+}
+
+/** The divisor of `total` with the least ratio to `size`; the larger of two. */
+export function nearestDivisor(total: number, size: number): number {
+  const ratio = (divisor: number) => Math.max(divisor / size, size / divisor);
+  return total % size === 0 ? size : divisorsAround(total, size).reduce((a, b) => (ratio(a) < ratio(b) ? a : b));
+}
+
+function divisorsAround(total: number, size: number): number[] {
   let [below, above]: (number | undefined)[] = [undefined, undefined];
   // Divisors come in pairs; one of each pair is at most the root.
   for (let d = 1; d * d <= total; d++)
@@ -447,7 +458,7 @@ export function nearestDivisors(total: number, size: number): string {
       if (divisor < size) below = Math.max(divisor, below ?? divisor);
       if (divisor > size) above = Math.min(divisor, above ?? divisor);
     }
-  return [below, above].filter((d) => d !== undefined).join(' and ');
+  return [below, above].filter((d) => d !== undefined);
 }
 
 function nearestMultiple(value: number, of: number): number {

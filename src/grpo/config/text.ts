@@ -27,6 +27,10 @@ interface ParseOptions {
 export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
   const { source, note } = options;
   const { file, overrides, tree, gaveWay } = readTrees(yaml, options);
+  if (isSupervised(file))
+    throw new InputError(
+      `${source} is the config of supervised training. Start it with webgrpo sft, or give a training config and the supervised run as its model.`,
+    );
   const config = resolveUnder(overrides, () => resolveTrainTree(tree, source));
   const given = overrides.map(({ path }) => path);
   const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
@@ -39,8 +43,16 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
 
 /** Parses a supervised run's YAML. Throws InputError. */
 export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
-  const { overrides, tree } = readTrees(yaml, options);
+  const { file, overrides, tree } = readTrees(yaml, options);
+  if ('actor' in file && 'rollout' in file)
+    throw new InputError(`${options.source} is the config of GRPO training. Start it with webgrpo train.`);
   return resolveUnder(overrides, () => resolveSftTree(tree, options.source));
+}
+
+/** True for the keys that only supervised runs have. */
+function isSupervised({ optim, data, model }: Tree): boolean {
+  const has = (part: unknown, key: string) => isTree(part) && key in part;
+  return optim !== undefined && (has(data, 'maxLength') || has(data, 'demonstrations') || has(model, 'hiddenSize'));
 }
 
 /** Returns the file, and the file with the overrides applied. */

@@ -5,7 +5,7 @@
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
-import type { SampleEvent } from '../../rollout/agent/events.ts';
+import type { SampleEvent, Span } from '../../rollout/agent/events.ts';
 import { samplesStarted } from '../../rollout/agent/yield.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import type { RolloutStats } from '../../rollout/types.ts';
@@ -100,10 +100,31 @@ export function stepOptions(source: SourceOptions, step: number): GenerateOption
   return { ...options, globalStep: step, onSample: (sample) => source.onSample(sample, step) };
 }
 
-/** Seconds spent outside the model, summed over samples (they overlap each other and generation). */
+/** Seconds in which at least one sample waited for tools, or for its reward. They overlap generation. */
 export interface OutsideSeconds {
   tools: number;
   reward: number;
+}
+
+/** Spans in which samples waited for tools and for rewards, which overlap each other. */
+export interface OutsideSpans {
+  tools: Span[];
+  reward: Span[];
+}
+
+/** Returns the seconds that spans cover; the same time counts once. */
+export const outsideSeconds = ({ tools, reward }: OutsideSpans): OutsideSeconds => ({
+  tools: coveredMs(tools) / 1000,
+  reward: coveredMs(reward) / 1000,
+});
+
+function coveredMs(spans: readonly Span[]): number {
+  let [total, until] = [0, -Infinity];
+  for (const [start, end] of spans.toSorted(([a], [b]) => a - b)) {
+    total += Math.max(0, end - Math.max(start, until));
+    until = Math.max(until, end);
+  }
+  return total;
 }
 
 /**
@@ -113,27 +134,27 @@ export async function generateSamples(
   problems: readonly Problem[],
   options: GenerateOptions,
 ): Promise<GeneratedSamples> {
-  const { groups, seconds } = startGroups(problems, options);
+  const { groups, outside } = startGroups(problems, options);
   if (options.onQueued) {
     for (const group of groups) group.catch(() => {}); // a group can fail before it is awaited
     await samplesStarted();
     await options.onQueued();
   }
-  return { samples: (await allEnded(groups)).flat(), seconds };
+  return { samples: (await allEnded(groups)).flat(), seconds: outsideSeconds(outside) };
 }
 
 /**
- * Starts every sample of every problem. A group resolves when its last sample is scored; `seconds` grows until then.
+ * Starts every sample of every problem. A group resolves when its last sample is scored; `outside` grows until then.
  * The first failure aborts the samples of all groups. Every incomplete group then rejects with that failure, once its
  * last sample has ended.
  */
 export function startGroups(
   problems: readonly Problem[],
   options: GenerateOptions,
-): { groups: Promise<Sample[]>[]; seconds: OutsideSeconds } {
+): { groups: Promise<Sample[]>[]; outside: OutsideSpans } {
   const { engine, tokenizer, task, sampling, limits, agent, signal, onSample, profile = false } = options;
   const { seed, batch, n, greedy = false, firstGroup = 0, firstSample = 0, onError = 'stop', records } = options;
-  const seconds: OutsideSeconds = { tools: 0, reward: 0 };
+  const outside: OutsideSpans = { tools: [], reward: [] };
   const ending = new AbortController();
   let failure: { error: unknown } | undefined;
   const fail = (error: unknown): never => {
@@ -173,9 +194,9 @@ export function startGroups(
     const { reward, fault } = known ? { reward: known } : await (record ? record.outside(scoring) : scoring());
     throwIfFailed();
     record?.scored(reward);
-    seconds.tools += timing.toolsMs / 1000;
+    outside.tools.push(...timing.tools);
     const end = performance.now();
-    seconds.reward += (end - started) / 1000;
+    outside.reward.push([started, end]);
     if (profile) events.push({ kind: 'reward', turn: trajectory.numTurns, start: started, end });
     const told = {
       ...(prompt && { prompt }),
@@ -192,7 +213,7 @@ export function startGroups(
   if (signal?.aborted) ending.abort();
   const unlink = signal && onAbort(signal, () => ending.abort());
   void Promise.allSettled(groups).then(unlink);
-  return { groups, seconds };
+  return { groups, outside };
 }
 
 /** Like Promise.all, but waits for all others before it rejects. */

@@ -11,6 +11,7 @@ import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
+import { checkTools } from '../../tasks/tool.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { withLr } from '../update/learningRate.ts';
 
@@ -46,7 +47,7 @@ function orderOf(size: number, seed: number, epoch: number): number[] {
 }
 
 /**
- * Throws InputError if a problem names an unknown agent loop, environment or tool. Checks the held-out problems, every
+ * Throws InputError if a tool cannot be called, or if a problem names an unknown agent loop, environment or tool. Checks the held-out problems, every
  * row of a finite task that returns its problems synchronously, and the first `drawn` training problems of any task.
  * Returns the held-out problems and these first problems.
  */
@@ -59,6 +60,9 @@ export async function checkedProblems(
   const { name, trainSize = 0 } = limited;
   const given = (index: number) =>
     givenProblem(`Training problem ${index} of task "${name}"`, () => limited.train(index, config.seed));
+  checkTools(`Task "${name}"`, task.tools ?? []);
+  for (const environment of task.environments ?? [])
+    checkTools(`Environment "${environment.name}"`, environment.tools ?? []);
   const heldOut = await givenHeldOut(task, config);
   const training = await Promise.all(Array.from({ length: drawn }, async (_, i) => given(i)));
   for (const problem of [...heldOut, ...training]) checkNames(task, problem);

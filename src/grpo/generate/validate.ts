@@ -17,8 +17,8 @@ export interface ValidateOptions {
   globalStep?: number;
   /** Called with every sampled conversation as it ends; not with the greedy ones. */
   onSample?: (sample: Sample) => void;
-  /** Called as problems are finished, with the number of problems that have all their sampled answers. */
-  onProgress?: (done: number, total: number) => void;
+  /** Called as problems are finished, with the number of problems that have all their sampled answers, and of their tokens. */
+  onProgress?: (done: number, total: number, tokens: number) => void;
   /** Same as GenerateOptions.onQueued. */
   onQueued?: () => Promise<void>;
   /** Ends the evaluation, which then rejects with the signal's reason. */
@@ -59,6 +59,8 @@ export class Evaluation {
   /** Answers to each finished problem: the n sampled ones, then the greedy one if configured. */
   readonly #answers: Sample[][] = [];
   #seconds = 0;
+  /** Tokens of sampled answers. */
+  #tokens = 0;
 
   private constructor(generation: GenerationContext, options: ValidateOptions, problems: readonly Problem[]) {
     [this.#generation, this.#options, this.#problems] = [generation, options, problems];
@@ -86,7 +88,7 @@ export class Evaluation {
       n,
     );
     let sampled = 0;
-    onProgress?.(done, total);
+    onProgress?.(done, total, this.#tokens);
     const { samples } = await generateSamples(problems, {
       ...options,
       sampling: { ...sampling, ...override },
@@ -97,7 +99,8 @@ export class Evaluation {
       ...(globalStep !== undefined && { globalStep }),
       onSample: (sample) => {
         onSample?.(sample);
-        if (++sampled % n === 0) onProgress?.(done + sampled / n, total);
+        this.#tokens += sample.trajectory.responseIds.length;
+        if (++sampled % n === 0) onProgress?.(done + sampled / n, total, this.#tokens);
       },
     });
     signal?.throwIfAborted();

@@ -4,43 +4,9 @@
  */
 
 import { blame, UserCodeError } from '../../errors.ts';
-import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
+import type { PolicyLossSpec } from '../../model/engine.ts';
 import { rowGradients } from './rowGradients.ts';
-import { defineLoss, type PolicyLoss } from './types.ts';
-
-/**
- * A mini-batch as a custom loss sees it, independent of micro-batches. All arrays are [E]: the entries of samples with
- * a trained token, sample by sample.
- */
-export interface CustomLossRows extends PolicyLossInputs {
-  /** log-prob of the token under the policy being trained, natural log. */
-  logProbs: Float32Array;
-  /** Nats. */
-  entropy: Float32Array;
-  /** [S + 1] entries of sample s are seqStart[s] .. seqStart[s + 1]. */
-  seqStart: Uint32Array;
-}
-
-/** Result of a custom loss for E tokens. */
-export interface CustomLossResult {
-  /** [E] d loss / d logProbs, including `weights`. The KL and entropy terms of the config are added to it. */
-  dLogProbs: Float32Array;
-  /** [E] d loss / d entropy. Default: 0. */
-  dEntropy?: Float32Array;
-  /** Value of the loss, reported as actor/pg_loss. */
-  loss?: number;
-  /** Additional metrics by name. */
-  metrics?: Readonly<Record<string, number>>;
-}
-
-/** A policy loss as a function of a mini-batch. The KL and entropy terms of the config are still added. */
-export type CustomLoss = (rows: CustomLossRows) => CustomLossResult;
-
-/** Like CustomLoss, but can return a promise, e.g. if it runs in a sandbox. */
-export type AsyncCustomLoss = (rows: CustomLossRows) => CustomLossResult | Promise<CustomLossResult>;
-
-/** Placeholder for the policy loss if a function replaces it. Only the KL and entropy terms remain. */
-export const NO_LOSS = defineLoss({ name: 'custom', reports: [], row: () => ({ loss: 0, grad: 0 }) });
+import { type AsyncCustomLoss, type CustomLossResult, type CustomLossRows, NO_LOSS, type PolicyLoss } from './types.ts';
 
 /**
  * Returns the gradients of a mini-batch, including KL and entropy terms. Throws UserCodeError if the function throws or

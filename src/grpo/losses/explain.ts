@@ -10,29 +10,23 @@ const MOSTLY_SILENT = 0.9;
 /**
  * Returns two or three sentences about `actor/pg_loss` of a step; undefined before the first update, and if it is not
  * finite. Per sample the gradient is -A d log p, whatever the loss adds up to.
- * @param ownLoss name of a custom loss, whose value need not consist of advantages
  * @param n samples per prompt: rollout.n
  */
-export function explainLoss(
-  metrics: Metrics,
-  { ownLoss, n }: { ownLoss?: string; n?: number } = {},
-): string | undefined {
+export function explainLoss(metrics: Metrics, n?: number): string | undefined {
   const loss = metrics['actor/pg_loss'];
   const size = metrics['critic/advantages/abs_mean'];
   if (loss === undefined || size === undefined || !Number.isFinite(loss + size)) return undefined;
   const silent = metrics['frac_reward_zero_std'] ?? 0;
   const shown = `The policy loss is ${loss.toFixed(4)}`;
   // A group of one never has a spread, so its zero advantage does not mean that the problem has no signal.
-  if (n === 1 && !ownLoss)
+  if (n === 1)
     return `${shown}. With one try per prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another. ${MEASURE}`;
-  if (n !== 1 && silent >= MOSTLY_SILENT)
+  if (silent >= MOSTLY_SILENT)
     return (
       `${shown}: in ${percent(silent)} of the groups all tries earn the same (${percent(metrics['solved/all'] ?? 0)} solve ` +
       'every one), so there is little left to learn from.'
     );
   const perToken = metrics['critic/advantages/mean'] ?? 0;
-  if (ownLoss)
-    return `The policy loss "${ownLoss}" is ${loss.toFixed(4)}. Its value has no general meaning. ${MEASURE}`;
   if (Math.abs(loss) > 0.1 * size)
     return Math.abs(loss + perToken) > 0.1 * size ? `${shown}${MOVED}` : `${shown}${LENGTHS}`;
   return (

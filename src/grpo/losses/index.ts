@@ -9,6 +9,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { PolicyLossSpec } from '../../model/engine.ts';
+import { shareEntries } from '../../shared.ts';
 import { klPenalty } from './kl.ts';
 import { cispo } from './cispo.ts';
 import { clipCov, klCov } from './cov.ts';
@@ -20,9 +21,11 @@ import { gspo, luspo } from './gspo.ts';
 import { reinforce } from './reinforce.ts';
 import { sapo } from './sapo.ts';
 import {
+  type AsyncCustomLoss,
   LOSS_METRICS,
   type LossMetric,
   type LossRows,
+  NO_LOSS,
   type PolicyLoss,
   type SequenceStats,
   type TokenLoss,
@@ -32,7 +35,15 @@ import { vanilla } from './vanilla.ts';
 import { vespo } from './vespo.ts';
 
 export { defineLoss } from './types.ts';
-export type { LossAggMode, LossRows, PolicyLoss, SequenceStats, TokenLoss, TokenRow } from './types.ts';
+export type {
+  AsyncCustomLoss,
+  LossAggMode,
+  LossRows,
+  PolicyLoss,
+  SequenceStats,
+  TokenLoss,
+  TokenRow,
+} from './types.ts';
 
 /** Losses by `lossMode`; names are verl's, or TRL's if verl has none. */
 const losses: Record<string, PolicyLoss> = {
@@ -56,20 +67,27 @@ const losses: Record<string, PolicyLoss> = {
 export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = losses;
 
 const own = new Set<string>();
+const share = shareEntries<PolicyLoss>('policy loss', (name, loss) => {
+  own.add(name);
+  losses[name] = loss;
+});
 
 /** True for a loss that a user registered. */
 export const isOwnLoss = (lossMode: string): boolean => own.has(lossMode);
 
 /** Registers a custom loss; see `registerPolicyLoss`. Throws InputError. */
-export function addPolicyLoss(name: string, loss: PolicyLoss): void {
+export function addPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss): void {
   if (!/^[A-Za-z]\w*$/.test(name))
     throw new InputError(
       `A policy loss cannot be called "${name}". Use letters, digits and _, starting with a letter.`,
     );
   if (Object.hasOwn(losses, name) && !own.has(name))
     throw new InputError(`Policy loss "${name}" is built in. Register yours under another name.`);
-  own.add(name);
-  losses[name] = { ...loss, name };
+  if (typeof loss !== 'function' && typeof (loss as Partial<PolicyLoss> | undefined)?.row !== 'function')
+    throw new InputError(
+      `Policy loss "${name}" is neither a row nor a function. Register defineLoss({ row, wgsl }), or (rows) => ({ dLogProbs, loss }).`,
+    );
+  share(name, typeof loss === 'function' ? { ...NO_LOSS, name, ofBatch: loss } : { ...loss, name });
 }
 
 export interface PolicyLossResult {

@@ -9,7 +9,7 @@
  */
 
 import { InputError } from '../../errors.ts';
-import type { PolicyLossSpec } from '../../model/engine.ts';
+import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
 
 /** One trained token. All logs are natural. */
 export interface TokenRow {
@@ -106,7 +106,40 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   sequenceTerm?: SequenceTerm<D>;
   /** Selects tokens by a statistic of the whole batch; 1 = selected. All arrays [E]. */
   select?(numbers: LossNumbers<D>, rows: LossRows): Uint8Array;
+  /** Function that computes the loss instead of `row` and `wgsl`; set by `registerPolicyLoss`. */
+  ofBatch?: AsyncCustomLoss;
 }
+
+/**
+ * A mini-batch as a custom loss sees it, independent of micro-batches. All arrays are [E]: the entries of samples with
+ * a trained token, sample by sample.
+ */
+export interface CustomLossRows extends PolicyLossInputs {
+  /** log-prob of the token under the policy being trained, natural log. */
+  logProbs: Float32Array;
+  /** Nats. */
+  entropy: Float32Array;
+  /** [S + 1] entries of sample s are seqStart[s] .. seqStart[s + 1]. */
+  seqStart: Uint32Array;
+}
+
+/** Result of a custom loss for E tokens. */
+export interface CustomLossResult {
+  /** [E] d loss / d logProbs, including `weights`. The KL and entropy terms of the config are added to it. */
+  dLogProbs: Float32Array;
+  /** [E] d loss / d entropy. Default: 0. */
+  dEntropy?: Float32Array;
+  /** Value of the loss, reported as actor/pg_loss. */
+  loss?: number;
+  /** Additional metrics by name. */
+  metrics?: Readonly<Record<string, number>>;
+}
+
+/** A policy loss as a function of a mini-batch. The KL and entropy terms of the config are still added. */
+export type CustomLoss = (rows: CustomLossRows) => CustomLossResult;
+
+/** Like CustomLoss, but can return a promise, e.g. if it runs in a sandbox. */
+export type AsyncCustomLoss = (rows: CustomLossRows) => CustomLossResult | Promise<CustomLossResult>;
 
 /** Term that a sequence-level loss sums over the trained tokens of a sequence. */
 interface SequenceTerm<D extends LossDefaults = LossDefaults> {
@@ -120,6 +153,9 @@ interface SequenceTerm<D extends LossDefaults = LossDefaults> {
  */
 export const defineLoss = <const D extends LossDefaults = Record<never, never>>(loss: PolicyLoss<D>): PolicyLoss<D> =>
   loss;
+
+/** Placeholder for the policy loss if a function replaces it. Only the KL and entropy terms remain. */
+export const NO_LOSS = defineLoss({ name: 'custom', reports: [], row: () => ({ loss: 0, grad: 0 }) });
 
 /**
  * Returns a loss with its parameters filled in, as an engine receives it, without KL and entropy terms. `given` may

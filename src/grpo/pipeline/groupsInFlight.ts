@@ -6,7 +6,7 @@
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
 import { nextTask, samplesStarted } from '../../rollout/agent/yield.ts';
 import type { SavedGroup } from '../generate/savedGroups.ts';
-import { type OutsideSeconds, type SourceOptions, startGroups, stepOptions } from '../generate/samples.ts';
+import { type OutsideSpans, type SourceOptions, startGroups, stepOptions } from '../generate/samples.ts';
 import type { ProblemQueue } from '../generate/problems.ts';
 import type { Sample } from '../update/batch.ts';
 import type { PromptGroup } from './types.ts';
@@ -15,7 +15,7 @@ import type { PromptGroup } from './types.ts';
 export interface RunningGroup {
   origin: PromptGroup;
   samples: Promise<Sample[]>;
-  seconds: OutsideSeconds;
+  outside: OutsideSpans;
   records: readonly SampleRecord[];
   abort(): void;
 }
@@ -162,8 +162,8 @@ function startGroup(
   const options = stepOptions(source, step);
   const records = Array.from({ length: options.n }, (_, s) => new SampleRecord(saved[s], line));
   const { signal } = controller;
-  const { groups, seconds } = startGroups([problem], { ...options, firstGroup: number, signal, records });
-  return { origin, samples: groups[0], seconds, records, abort: () => controller.abort() };
+  const { groups, outside } = startGroups([problem], { ...options, firstGroup: number, signal, records });
+  return { origin, samples: groups[0], outside, records, abort: () => controller.abort() };
 }
 
 /** Returns the first `count` groups that are complete, in start order. Rejects with the first group that fails. */

@@ -3,7 +3,7 @@
  */
 
 import type { SavedGroup } from '../generate/savedGroups.ts';
-import type { SourceOptions } from '../generate/samples.ts';
+import { outsideSeconds, type SourceOptions } from '../generate/samples.ts';
 import { recordOf } from '../queue/records.ts';
 import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
@@ -66,7 +66,7 @@ export class LocalRollouter implements Rollouter {
       const samples = await group.samples;
       if (!isRunning()) return;
       const records = samples.map((sample, s) => recordOf(sample, { uid, sample: s, worker: 'local' }));
-      const { tools, reward } = group.seconds;
+      const { tools, reward } = outsideSeconds(group.outside);
       Object.assign(records[0].columns, { toolSeconds: tools, rewardSeconds: reward });
       await this.#put(records);
       this.#running.remove(group);

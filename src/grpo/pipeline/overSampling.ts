@@ -11,7 +11,7 @@
  */
 
 import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
-import type { GeneratedStep, SampleSource, SourceOptions } from '../generate/samples.ts';
+import { type GeneratedStep, outsideSeconds, type SampleSource, type SourceOptions } from '../generate/samples.ts';
 import type { Sample } from '../update/batch.ts';
 import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
@@ -46,11 +46,10 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     await (partialRollout ? engine.rollout.pause() : this.#running.abort());
     const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
     await problems.observe(samples);
-    const seconds = { tools: 0, reward: 0 };
-    for (const group of groups) {
-      seconds.tools += group.seconds.tools;
-      seconds.reward += group.seconds.reward;
-    }
+    const seconds = outsideSeconds({
+      tools: groups.flatMap(({ outside }) => outside.tools),
+      reward: groups.flatMap(({ outside }) => outside.reward),
+    });
     const metrics = {
       'training/carried_groups': this.#running.all.length,
       'training/stale_tokens_share': staleShare(samples),

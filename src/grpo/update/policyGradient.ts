@@ -10,13 +10,7 @@ import { policyLossSpec } from './lossSpec.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
 import { type AggregateOptions, lossWeights, type LossWeights } from '../losses/aggregate.ts';
-import {
-  type AsyncCustomLoss,
-  type CustomLossResult,
-  customMetrics,
-  hostGradients,
-  NO_LOSS,
-} from '../losses/custom.ts';
+import { customMetrics, hostGradients } from '../losses/custom.ts';
 import {
   computePolicyLoss,
   isOwnLoss,
@@ -26,6 +20,7 @@ import {
   type PolicyLossResult,
   selectTokens,
 } from '../losses/index.ts';
+import { type AsyncCustomLoss, type CustomLossResult, NO_LOSS } from '../losses/types.ts';
 import type { Metrics } from '../metrics.ts';
 import {
   gatherEntries,
@@ -110,7 +105,8 @@ export class PolicyGradient {
     const given = typeof userLoss === 'function' ? NO_LOSS : userLoss;
     this.#loss = given ?? policyLossOf(lossMode);
     this.#spec = policyLossSpec(config, given);
-    if (typeof userLoss === 'function') this.#host = userLoss;
+    const ofBatch = typeof userLoss === 'function' ? userLoss : this.#loss.ofBatch;
+    if (ofBatch) this.#host = ofBatch;
     // If no engine runs its WGSL, a custom loss runs by its float64 row on this thread.
     else if (this.#loss.wgsl === undefined || ((given || isOwnLoss(lossMode)) && model.name !== 'wgsl'))
       this.#host = this.#loss;

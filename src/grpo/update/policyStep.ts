@@ -6,7 +6,7 @@ import type { CustomAdvantage } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { wrongInputs, wrongResults } from '../health.ts';
-import type { AsyncCustomLoss } from '../losses/custom.ts';
+import type { AsyncCustomLoss } from '../losses/types.ts';
 import type { PolicyLoss } from '../losses/index.ts';
 import type { StepTimer } from '../stepMetrics.ts';
 import type { StepInputs, TrainerEngine, TrainerState } from '../types.ts';

@@ -3,7 +3,7 @@
 import type { ModelEngine } from '../../model/engine.ts';
 import { mulberry32 } from '../../model/random.ts';
 import type { TrainConfig } from '../config/types.ts';
-import type { AsyncCustomLoss } from '../losses/custom.ts';
+import type { AsyncCustomLoss } from '../losses/types.ts';
 import type { PolicyLoss } from '../losses/index.ts';
 import { givingWay } from '../pipeline/givingWay.ts';
 import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';

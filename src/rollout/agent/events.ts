@@ -11,6 +11,9 @@ import type { SpanKind } from '../server/turnClock.ts';
  */
 export type EventKind = 'start' | 'generate' | SpanKind | 'parse' | 'tool' | 'reward' | 'wait';
 
+/** Start and end of a time, in milliseconds of performance.now(). */
+export type Span = readonly [start: number, end: number];
+
 /** A span of a sample's time, in milliseconds of performance.now(). */
 export interface SampleEvent {
   /** Activity during the span. */

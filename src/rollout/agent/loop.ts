@@ -4,9 +4,11 @@
  */
 
 import { InputError, shownValue, UserCodeError } from '../../errors.ts';
+import { shareEntries } from '../../shared.ts';
 import { problemName } from '../../tasks/problem.ts';
 import type { Message, Problem } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
+import type { Span } from './events.ts';
 import { runOwnLoop, WatchedSample } from './ownLoop.ts';
 import { AgentSample } from './sample.ts';
 import type { AgentLoopInput } from './types.ts';
@@ -34,8 +36,8 @@ export interface AgentLoopOutput {
   observation: string;
   /** State that the loop has set. */
   state: unknown;
-  /** Milliseconds that this sample waited for the engine and for its tools. */
-  timing: { generateMs: number; toolsMs: number };
+  /** Milliseconds that this sample waited for the engine, and the spans in which it waited for its tools. */
+  timing: { generateMs: number; tools: Span[] };
   /** Error of the user's loop, tool parser or tool, if `onError` is 'skip'. */
   fault?: UserCodeError;
 }
@@ -62,12 +64,21 @@ const LOOPS = new Map<string, AgentLoop>([
   ['tool_agent', toolAgent],
 ]);
 
+const share = shareEntries<AgentLoop>('agent loop', (name, loop) => LOOPS.set(name, loop));
+
 /** Loop names in rows of verl's data sets. A registered loop with the same name has priority. */
 const VERL_NAMES: Readonly<Record<string, string>> = { single_turn_agent: 'single_turn' };
 
-/** Registers a loop for `rollout.agent.defaultAgentLoop` and for a problem's `agentName` (verl's agent_name). */
+/**
+ * Registers a loop for `rollout.agent.defaultAgentLoop` and for a problem's `agentName` (verl's agent_name). Throws
+ * InputError if `loop` is not a function.
+ */
 export function registerAgentLoop(name: string, loop: AgentLoop): void {
-  LOOPS.set(name, loop);
+  if (typeof loop !== 'function')
+    throw new InputError(
+      `The agent loop "${name}" is ${shownValue(loop)}, not a function. Register async (sample) => { ... }.`,
+    );
+  share(name, loop);
 }
 
 /** Returns a registered loop. Throws InputError for an unknown name. */

@@ -11,7 +11,7 @@ import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { promptOf } from './prompt.ts';
 import { fatalFailure, runTool, type ToolResult } from '../tools/run.ts';
-import type { EventKind, SampleEvent } from './events.ts';
+import type { EventKind, SampleEvent, Span } from './events.ts';
 import { type TurnSampling, turnSampling } from './turnSampling.ts';
 import { calledTurn, checkGeneration, turnText } from './turnText.ts';
 import { TokenLog } from '../tokenLog.ts';
@@ -35,8 +35,8 @@ export class AgentSample {
   readonly turnRewards: number[] = [];
   /** Observation that the environment's `reset` returned, at the end of the prompt. */
   observation = '';
-  /** Milliseconds so far. */
-  readonly timing = { generateMs: 0, toolsMs: 0 };
+  /** Milliseconds of generation so far, and the spans in which tools or the environment ran. */
+  readonly timing: { generateMs: number; tools: Span[] } = { generateMs: 0, tools: [] };
   /** State of the loop, for the reward function. */
   state: unknown = undefined;
   /** States of stateful tools, by tool; set when the sample ends. */
@@ -99,7 +99,7 @@ export class AgentSample {
     } catch (error) {
       if (!this.#signal.aborted) throw error;
     } finally {
-      this.timing.toolsMs += performance.now() - start;
+      this.timing.tools.push([start, performance.now()]);
       this.#note('tool', start);
     }
   }
@@ -368,7 +368,7 @@ export class AgentSample {
       this.#addReward(name, reward);
       if (this.turnRewards.length > 0) this.turnRewards[this.turnRewards.length - 1] += reward;
     });
-    this.timing.toolsMs += performance.now() - start;
+    this.timing.tools.push([start, performance.now()]);
     this.#counts.numToolErrors += results.filter(({ failed }) => failed).length;
     return results;
   }

@@ -39,9 +39,20 @@ type ReadProblems<P extends Problem> = (file: JsonlFile) => P[];
 /** Parses the rows of a JSONL text and skips blank lines. Throws InputError that names a line that is not an object. */
 export function readRows({ file, text }: JsonlFile): JsonlRow[] {
   const lines = text.replace(/^\uFEFF/, '').split('\n');
+  const other = otherFormat(text.replace(/^\uFEFF/, ''));
+  if (other !== undefined) throw new InputError(`${file} is ${other}. Write one JSON object per line.`);
   const rows = lines.flatMap((line, i) => (line.trim() === '' ? [] : [readRow(line, `${file}, line ${i + 1}`)]));
   if (rows.length === 0) throw new InputError(`${file} holds no problems. Write one JSON object per line.`);
   return rows;
+}
+
+/** Returns the format of a text that is not JSON Lines, if it is a common one; undefined otherwise. */
+function otherFormat(text: string): string | undefined {
+  const [first, second] = text.trimStart().split('\n', 2);
+  if (/^\[\s*(\{|$)/.test(first)) return 'a JSON array';
+  if (/^\{\s*$/.test(first) && second !== undefined) return 'a JSON object over several lines';
+  if (/^[\w"]+(\t|,|;)[\w"]/.test(first)) return `a table whose first line is ${first.slice(0, 60)}`;
+  return undefined;
 }
 
 function readRow(line: string, where: string): JsonlRow {

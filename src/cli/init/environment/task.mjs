@@ -3,6 +3,15 @@
 /** Number of answers that a sample can give. */
 const TRIES = 2;
 
+/** System message of every problem; '' = none. The shipped model and that of sft.yaml do not need it. */
+const SYSTEM = '';
+
+/** @param {string} id */
+const question = (id) => {
+  const [a, b] = id.split('+');
+  return `Tom has ${a} books and buys ${b} more. How many books in all?`;
+};
+
 /**
  * An environment as `defineEnvironment` of webgrpo/tasks returns it. It is written out here so that the test needs no package.
  * @type {import('webgrpo/tasks').Environment}
@@ -11,11 +20,7 @@ export const bookshop = {
   name: 'bookshop',
   // Returns the state of one sample, and the text that the model reads first.
   reset({ id, answer }) {
-    const [a, b] = id.split('+');
-    return {
-      state: { answer, tries: 0, sums: 0 },
-      observation: `Tom has ${a} books and buys ${b} more. How many books in all?`,
-    };
+    return { state: { answer, tries: 0, sums: 0 }, observation: question(id) };
   },
   tools: [
     {
@@ -43,7 +48,10 @@ export const bookshop = {
 /** @param {number} a @param {number} b */
 const problem = (a, b) => ({
   id: `${a}+${b}`,
-  messages: [{ role: /** @type {const} */ ('user'), content: '' }], // empty, because the first observation is the prompt
+  messages: [
+    ...(SYSTEM === '' ? [] : [{ role: /** @type {const} */ ('system'), content: SYSTEM }]),
+    { role: /** @type {const} */ ('user'), content: '' }, // empty, because the first observation is the prompt
+  ],
   answer: `${a + b}`,
 });
 
@@ -51,6 +59,9 @@ const sums = Array.from({ length: 1600 }, (_, i) => ({ a: 3 + (i % 40), b: 3 + M
 // Every fifth sum is held out and never trained on.
 const training = sums.filter(({ a, b }) => (a + b) % 5 !== 0).map(({ a, b }) => problem(a, b));
 const heldOut = sums.filter(({ a, b }) => (a + b) % 5 === 0).map(({ a, b }) => problem(a, b));
+
+/** Returns a tool call as a model writes it. @param {import('webgrpo').Tool} tool @param {object} args */
+const call = ({ name }, args) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 
 /** @type {import('webgrpo').Task} */
 export default {
@@ -61,5 +72,16 @@ export default {
   reward({ turnRewards = [] }) {
     const score = turnRewards.reduce((sum, reward) => sum + reward, 0);
     return { score, acc: score === 1 ? 1 : 0 };
+  },
+  // Returns the messages of a right solution after the first observation, which sft.yaml imitates; at `errorRate` one with a mistake.
+  demonstrate({ id, answer }, rng, errorRate) {
+    const first = { role: /** @type {const} */ ('user'), content: question(id) };
+    if (rng.uniform() < errorRate) return [first, { role: 'assistant', content: `#### ${rng.int(6, 84)}` }];
+    return [
+      first,
+      { role: 'assistant', content: call(bookshop.tools[0], { expression: id }) },
+      { role: 'tool', content: answer },
+      { role: 'assistant', content: `#### ${answer}` },
+    ];
   },
 };

@@ -1,11 +1,18 @@
 // A task has problems, tools and a reward. docs/guides/tasks.md of webgrpo describes its other parts.
 
+/** System message of every problem; '' = none. The shipped model and that of sft.yaml do not need it. */
+const SYSTEM = '';
+
+/** @param {string} content @returns {import('webgrpo').Message[]} */
+const prompt = (content) => [
+  ...(SYSTEM === '' ? [] : [{ role: /** @type {const} */ ('system'), content: SYSTEM }]),
+  { role: 'user', content },
+];
+
 /** @param {number} a @param {number} b */
 const problem = (a, b) => ({
   id: `${a}+${b}`,
-  messages: [
-    { role: /** @type {const} */ ('user'), content: `Tom has ${a} books and buys ${b} more. How many books in all?` },
-  ],
+  messages: prompt(`Tom has ${a} books and buys ${b} more. How many books in all?`),
   answer: `${a + b}`,
 });
 
@@ -29,6 +36,9 @@ export const calculator = {
   },
 };
 
+/** Returns a tool call as a model writes it. @param {import('webgrpo').Tool} tool @param {object} args */
+const call = ({ name }, args) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
+
 /** @type {import('webgrpo').Task} */
 export default {
   name: 'my-task',
@@ -38,5 +48,14 @@ export default {
   reward({ problem, response }) {
     const acc = response.trim().endsWith(`#### ${problem.answer}`) ? 1 : 0;
     return { score: acc, acc };
+  },
+  // Returns the messages of a right solution, which sft.yaml imitates; at `errorRate` one with a mistake, here a guess without the tool.
+  demonstrate({ id, answer }, rng, errorRate) {
+    if (rng.uniform() < errorRate) return [{ role: 'assistant', content: `#### ${rng.int(6, 84)}` }];
+    return [
+      { role: 'assistant', content: call(calculator, { expression: id }) },
+      { role: 'tool', content: answer },
+      { role: 'assistant', content: `#### ${answer}` },
+    ];
   },
 };

@@ -134,7 +134,9 @@ const policyLoss = v.looseObject({
 
 export const actor = part({
   ppoMiniBatchSize: count(8, 'prompts', {
-    why: 'Prompts per update. Updates per step = trainBatchSize / ppoMiniBatchSize.',
+    why:
+      'Prompts per update. Updates per step = trainBatchSize / ppoMiniBatchSize. If not written: the divisor of ' +
+      'trainBatchSize that is nearest to 8.',
     verl: '=',
     trl: 'per_device_train_batch_size',
     note: 'prompts; TRL counts samples: x rollout.n',

@@ -1,0 +1,166 @@
+/** Answers with the task of a run or config: its prompt, its limits and its tools, which really run. */
+
+import { InputError } from '../../errors.ts';
+import { answer } from '../../grpo/ask/answer.ts';
+import { questionOf } from '../../grpo/ask/question.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { randomKey } from '../../grpo/generate/samples.ts';
+import type { Message, Task } from '../../tasks/task.ts';
+import { answerSizes } from '../../workers/engineSpec.ts';
+import type { ParsedArgs } from '../args.ts';
+import { loadWithAdapter } from '../run/checkpoints.ts';
+import { modelOf, openConfig, runOf } from '../run/namedRun.ts';
+import { openTask } from '../run/openTask.ts';
+import { say } from '../run/progress.ts';
+import { openEngine, withChatTemplate } from '../run/session.ts';
+import { withWarmStart } from '../run/warmStart.ts';
+import { type Answer, Screen } from './conversation.ts';
+
+/** The config and the task that answer. */
+export interface AnsweringTask {
+  config: TrainConfig;
+  task: Task;
+}
+
+/** Keys of the config that flags set. */
+const KEYS: Readonly<Record<string, string>> = {
+  temperature: 'rollout.temperature',
+  'top-k': 'rollout.topK',
+  'top-p': 'rollout.topP',
+  'min-p': 'rollout.minP',
+  'repetition-penalty': 'rollout.repetitionPenalty',
+  'presence-penalty': 'rollout.presencePenalty',
+  'frequency-penalty': 'rollout.frequencyPenalty',
+  'min-new-tokens': 'rollout.minNewTokens',
+  'max-new-tokens': 'data.maxResponseLength',
+  'include-stop': 'rollout.includeStopStrInOutput',
+  quantization: 'model.quantization',
+  dtype: 'model.dtype',
+};
+
+/**
+ * Opens the task of `--config`, or of the run that `--model` names; undefined for a model without a task. A run whose task cannot be
+ * opened or asked still answers, without tools, and the reason is printed. Throws InputError for such a task of `--config`.
+ */
+export async function openAnswering(flags: ParsedArgs['flags'], lists: ParsedArgs['lists']) {
+  const { config, model } = flags;
+  if (typeof config === 'string') {
+    if (flags['raw']) throw new InputError('--raw has no task. Leave out --raw or --config.');
+    return open(config, flags, lists);
+  }
+  if (typeof model !== 'string' || flags['raw'] || !runOf(model)) return undefined;
+  return open(model, flags, lists).catch((error: unknown) => {
+    if (!(error instanceof InputError)) throw error;
+    say(`${model} answers without the tools of its task: ${error.message}`);
+    return undefined;
+  });
+}
+
+async function open(path: string, flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {}): Promise<AnsweringTask> {
+  const { source, text, run } = await openConfig(path);
+  if (lists['logit-bias']?.length) throw new InputError('--logit-bias is not for the answers of a task. Leave it out.');
+  const set = Object.entries(KEYS).flatMap(([flag, key]) => {
+    const value = flags[flag];
+    return value === undefined || (flag === 'temperature' && Number(value) === 0) ? [] : [`${key}=${String(value)}`];
+  });
+  const stops = lists['stop']?.length ? [`rollout.stop=${JSON.stringify(lists['stop'])}`] : [];
+  const config = parseTrainConfig(text, { source, overrides: [...set, ...stops], note: () => {} });
+  const asked = typeof flags['model'] === 'string' ? modelOf(flags['model']) : run?.model;
+  if (asked !== undefined) config.model = { ...config.model, path: asked, loraAdapterPath: undefined };
+  if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];
+  config.model.loraRank = 0; // the checkpoint brings its own adapter, if any
+  const task = await openTask(config.task);
+  try {
+    await questionOf(task, '');
+    return { config, task };
+  } catch (error) {
+    task.close?.();
+    throw error;
+  }
+}
+
+/** An answer with the turns and tool outputs that led to it. */
+export interface TaskAnswer extends Answer {
+  messages: Message[];
+}
+
+type Opened = Awaited<ReturnType<typeof openTaskEngine>> & { seed: number; system: string | undefined };
+
+/** Answers one question after another, each as a conversation with the earlier ones. */
+export class TaskAnswers {
+  readonly #options: Opened;
+  readonly #onText: (text: string) => void;
+  readonly #earlier: Message[] = [];
+  readonly #isGreedy: boolean;
+  #asked = 0;
+
+  private constructor(options: Opened, isGreedy: boolean, onText: (text: string) => void) {
+    [this.#options, this.#isGreedy, this.#onText] = [options, isGreedy, onText];
+  }
+
+  /** Opens the model of the config. */
+  static async open(
+    answering: AnsweringTask,
+    flags: ParsedArgs['flags'],
+    seed: number,
+    onText: (text: string) => void,
+  ): Promise<TaskAnswers> {
+    const opened = await openTaskEngine(answering);
+    const system = typeof flags['system'] === 'string' ? flags['system'] : undefined;
+    return new TaskAnswers({ ...opened, seed, system }, Number(flags['temperature']) === 0, onText);
+  }
+
+  /** Throws InputError if the conversation has become too long. */
+  async ask(question: string): Promise<TaskAnswer> {
+    const { config, task, engine, contextLength, seed, system } = this.#options;
+    const problem = await questionOf(task, question, this.#earlier);
+    if (system !== undefined)
+      problem.messages = [
+        { role: 'system', content: system },
+        ...problem.messages.filter(({ role }) => role !== 'system'),
+      ];
+    const newScreen = () => new Screen(engine.tokenizer, { stop: config.rollout.stop ?? [] }, this.#onText);
+    let screen = newScreen();
+    const started = performance.now();
+    const { trajectory, messages } = await answer({
+      ...{ config, task, problem, contextLength, greedy: this.#isGreedy },
+      tokenizer: engine.tokenizer,
+      rollout: engine.rollout,
+      key: randomKey(seed, 0, 0, this.#asked++),
+      onTokens: (ids) => screen.push(ids),
+      onMessage: ({ role, content }) => {
+        if (role === 'assistant') screen.show(content);
+        this.#onText(role === 'assistant' ? '\n' : `${role}: ${content}\n`);
+        screen = newScreen();
+      },
+    });
+    const seconds = (performance.now() - started) / 1000;
+    this.#earlier.splice(0, Infinity, ...problem.messages, ...messages);
+    const tokenIds = [...trajectory.responseIds].filter((_, t) => trajectory.mask[t] === 1);
+    const text = messages.findLast(({ role }) => role === 'assistant')?.content ?? '';
+    const { stopReason } = trajectory;
+    return { text, messages, tokenIds, stopReason, seconds, tokensPerSecond: tokenIds.length / seconds };
+  }
+
+  close(): void {
+    this.#options.task.close?.();
+    this.#options.engine.destroy();
+  }
+}
+
+async function openTaskEngine({ config: asked, task }: AnsweringTask) {
+  try {
+    const config = await withWarmStart(asked);
+    const { path, loraAdapterPath, customChatTemplate } = config.model;
+    const model = await withChatTemplate(await loadWithAdapter(path, loraAdapterPath), customChatTemplate);
+    const sizes = answerSizes(config, model.config, { start: false });
+    const engine = await openEngine(model, sizes);
+    const names = (task.tools ?? []).map(({ name }) => name).join(', ');
+    say(`model: ${path}; task: ${task.name}, ${names ? `tools: ${names}` : 'no tools'}`);
+    return { config, task, engine, contextLength: sizes.maxPositions };
+  } catch (error) {
+    task.close?.();
+    throw error;
+  }
+}

@@ -1,0 +1,151 @@
+/** Tests what a path means to the commands: a run folder, its config and its checkpoints are that run, with its weights. */
+
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, expect, test } from 'vitest';
+import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
+const run = join(root, 'tiny');
+const config = join(run, 'config.yaml');
+const checkpoint = join(run, 'checkpoints', 'step-1');
+const start = async (...args: string[]) => {
+  const { status, said, stdout } = await webgrpo(args, { createEngine: scriptedEngines() });
+  return { status, stdout, told: said.join('\n') };
+};
+const stepsOf = (folder: string) =>
+  readFileSync(join(folder, 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as Metrics)['training/global_step']);
+
+beforeAll(async () => {
+  const settings = ['data.trainBatchSize=2', 'actor.ppoMiniBatchSize=2', 'rollout.n=2', 'data.valMaxSamples=2'];
+  const trainer = { totalTrainingSteps: 2, saveFreq: 1, testFreq: 0, valBeforeTrain: false, kernelTuning: 'off' };
+  const { status, told } = await start(
+    ...['train', 'configs/gsm8k-tool.yaml', 'name=tiny', `trainer.defaultLocalDir=${root}`, ...settings],
+    ...Object.entries(trainer).map(([key, value]) => `trainer.${key}=${value}`),
+  );
+  expect(status, told).toBe(0);
+});
+
+test.each([
+  ['the run folder', run, run],
+  ['its config', config, run],
+  ['one of its checkpoints', checkpoint, checkpoint],
+])('eval of %s evaluates its weights, and names them', async (_, path, model) => {
+  const { status, stdout, told } = await start('eval', path);
+  expect(status, told).toBe(0);
+  expect(told).toContain(`model: ${model},`);
+  expect(stdout).toMatch(new RegExp(`^  ${model}, 2 problems: pass@1 `, 'm'));
+});
+
+test('eval: a model that is given is evaluated instead of the run', async () => {
+  const given = [['--model', 'checkpoints/gsm8k-tool'], ['model.path=checkpoints/gsm8k-tool']];
+  for (const words of given)
+    expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
+});
+
+test.each([run, config, checkpoint])('commands that read a model take %s', async (path) => {
+  const out = join(mkdtempSync(join(root, 'out-')), 'out');
+  for (const args of [
+    ['generate', '--model', path, '--prompt', 'Tom has 3 apples.', '--max-new-tokens', '2', '--raw'],
+    ['merge', '--model', path, '--out', `${out}-merged`, '--dtype', 'bfloat16'],
+    ['export', 'trl', path, '--out', `${out}-trl`],
+    ['export', 'gguf', path, '--out', `${out}.gguf`],
+    ['eval', 'configs/gsm8k-tool.yaml', '--model', path, 'data.valMaxSamples=2'],
+    ['report', path],
+    ['profile', path, '--json'],
+  ]) {
+    const { status, told } = await start(...args);
+    expect(status, `${args.join(' ')}: ${told}`).toBe(0);
+  }
+});
+
+test('train: a run folder is resumed, wherever it is; a checkpoint is resumed from; a config starts again', async () => {
+  const moved = join(root, 'elsewhere', 'moved');
+  mkdirSync(join(root, 'elsewhere'));
+  cpSync(run, moved, { recursive: true });
+  const resumed = await start('train', moved, 'trainer.totalTrainingSteps=3');
+  expect(resumed.status, resumed.told).toBe(0);
+  expect(stepsOf(moved)).toEqual([1, 2, 3]);
+  expect(existsSync(`${moved}-1`)).toBe(false);
+  const from = await start('train', join(moved, 'checkpoints', 'step-1'), 'trainer.totalTrainingSteps=2');
+  expect(from.told).toMatch(/resumed from step 1/);
+  const again = await start('train', join(moved, 'config.yaml'), 'trainer.totalTrainingSteps=1', 'name=again');
+  expect(again.told).toContain(
+    `config.yaml is trained from its start model. To resume the run instead, give ${moved}.`,
+  );
+  expect(again.told).not.toMatch(/resumed from/);
+  expect(stepsOf(join(root, 'elsewhere', 'again'))).toEqual([1]);
+});
+
+test('a folder or config that is not of a run ends in a sentence', async () => {
+  const empty = mkdtempSync(join(root, 'empty-'));
+  const of = async (...args: string[]) => (await start(...args)).told;
+  for (const command of ['eval', 'train', 'compare', 'serve', 'sft'])
+    expect(await of(command, empty)).toContain(
+      `${empty} is a folder without config.yaml. Give a config file or a run folder.`,
+    );
+  const recipe = 'configs/gsm8k-sft.yaml';
+  for (const command of ['eval', 'train', 'serve'])
+    expect(await of(command, recipe)).toContain(
+      `${recipe} is the config of supervised training. Start it with webgrpo sft,`,
+    );
+  expect(await of('sft', run)).toContain(`${config} is the config of GRPO training. Start it with webgrpo train.`);
+  for (const args of [
+    ['generate', '--prompt', 'x'],
+    ['merge', '--out', join(root, 'x')],
+  ])
+    expect(await of(...args, '--model', recipe)).toContain(
+      `${recipe} is a config, not a model. Train it, then give the run folder.`,
+    );
+});
+
+test('a folder with a config alone is not a run', () => {
+  const folder = mkdtempSync(join(root, 'task-'));
+  writeFileSync(join(folder, 'config.yaml'), 'name: x');
+  expect(runOf(folder)).toBeUndefined();
+  expect(modelOf('HuggingFaceTB/SmolLM2-135M')).toBe('HuggingFaceTB/SmolLM2-135M');
+});
+
+test('generate of a run answers with the tools of its task, in a chat too; /exit leaves the chat', async () => {
+  const question = 'Tom has 3 apples and buys 4. How many has he?';
+  for (const named of [
+    ['--model', run],
+    ['--config', config],
+    ['--config', 'configs/gsm8k-tool.yaml'],
+  ]) {
+    const { status, told } = await start('generate', ...named, '--prompt', question, '--temperature', '0');
+    expect(status, told).toBe(0);
+    expect(told).toMatch(/task: gsm8k-tool, tools: calculator/);
+  }
+  const chat = new RunningCommand(['generate', '--model', run, '--chat', '--json'], {
+    createEngine: scriptedEngines(),
+  });
+  chat.type('one\n/exit\ntwo\n');
+  const { status, stdout, said } = await chat.done;
+  expect(status, said.join('\n')).toBe(0);
+  const { turns } = JSON.parse(stdout) as { turns: { messages: unknown[] }[] };
+  expect(turns).toHaveLength(1);
+  expect(turns[0].messages.length).toBeGreaterThan(0);
+});
+
+test('generate: a run whose task is gone answers without tools; a task that is named must open', async () => {
+  const moved = join(mkdtempSync(join(root, 'moved-')), 'run');
+  cpSync(run, moved, { recursive: true });
+  const text = readFileSync(config, 'utf8').replace(
+    /^task:\n {2}name: .*$/m,
+    'task:\n  name: gsm8k\n  module: ./gone.mjs',
+  );
+  writeFileSync(join(moved, 'config.yaml'), text);
+  const words = ['--prompt', 'x', '--max-new-tokens', '2'];
+  const without = await start('generate', '--model', moved, ...words);
+  expect(without.status, without.told).toBe(0);
+  expect(without.told).toMatch(/answers without the tools of its task: task\.module: there is no file \.\/gone\.mjs/);
+  const named = await start('generate', '--config', moved, ...words);
+  expect([named.status, named.told]).toEqual([2, expect.stringMatching(/there is no file \.\/gone\.mjs/)]);
+});
