@@ -61,7 +61,7 @@ const RUNS = {
   'sound-1': ['trainer.totalTrainingSteps=6'],
   'sound-2': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'seed=2'],
   'sound-gspo': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'algorithm.name=gspo'],
-  'sound-dapo': ['trainer.totalTrainingSteps=10', 'algorithm.name=dapo'],
+  'sound-entropy-bonus': ['trainer.totalTrainingSteps=12', 'actor.entropyCoeff=0.1'],
   'sound-async': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'seed=4', 'trainer.pipeline=one-step-off'],
   // Recipes as they are, without SMALL. The second needs the model that its page names.
   'sound-fully-async': ['configs/gsm8k-tool.yaml', 'trainer.pipeline=fully-async'],
