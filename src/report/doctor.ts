@@ -34,17 +34,17 @@ interface Finding {
 
 export interface Cause {
   name: string;
-  /** What is wrong. */
+  /** Fault, as one sentence without its end. */
   say: string;
   /** Condition with its limits. They are rules of thumb. */
   when: string;
-  /** What to change. */
+  /** Advice. */
   change: string;
   /** Settings whose values are shown. */
   settings: readonly string[];
   /** Causes that follow from this one, and are therefore not reported with it. */
   hides?: readonly string[];
-  /** Returns undefined if the run lacks the metrics. */
+  /** Returns undefined if the run lacks metrics or steps. */
   find(run: Curves): Finding | undefined;
 }
 
@@ -220,7 +220,7 @@ export const CAUSES: readonly Cause[] = [
     name: 'no-spread',
     say: 'Sampling has no variety: the samples of a group are alike',
     when: '`frac_reward_zero_std` of the last steps is at least 0.8, and three quarters of the logged groups have equal texts (without samples: the temperature is below 0.2 or topK is 1), or some groups are always solved and others never (`solved/none` and `solved/all` at least 0.2)',
-    change: 'Set rollout.temperature to 1, topK to 0 and topP to 1; raise rollout.n or actor.entropyCoeff.',
+    change: 'Set rollout.temperature to 1, topK to 0 and topP to 1. Also raise rollout.n or actor.entropyCoeff.',
     settings: ['rollout.temperature', 'rollout.topK', 'rollout.topP', 'rollout.n'],
     hides: ['reward-never', 'reward-always'],
     find: (run) => {
@@ -350,15 +350,16 @@ export const CAUSES: readonly Cause[] = [
   {
     name: 'longer',
     say: 'Answers grow longer without earning more',
-    when: '`response_length/mean` has doubled from the first steps to the last and exceeds its noise, and `critic/acc/mean` has not risen',
+    when: 'after 10 steps `response_length/mean` of the last steps is 1.5 times that of the first and more than its noise above it, and `critic/acc/mean` has not risen',
     change:
       'Give length a price: algorithm.lengthPenalty.type=linear or algorithm.name=dr_grpo. Look at what the reward pays for.',
     settings: ['algorithm.lengthPenalty.type', 'algorithm.name', 'data.maxResponseLength'],
     find: (run) => {
       const [before, after] = [run.mean('response_length/mean', run.first), run.mean('response_length/mean')];
       const [acc, now] = [run.mean('critic/acc/mean', run.first), run.mean('critic/acc/mean')];
-      if (!before || !after) return undefined;
-      const isLonger = after.value > 2 * before.value && after.value - before.value > run.noise('response_length/mean');
+      if (!before || !after || run.steps.length < 10) return undefined;
+      const isLonger =
+        after.value > 1.5 * before.value && after.value - before.value > run.noise('response_length/mean');
       const rose = (now?.value ?? 0) - (acc?.value ?? 0) > run.noise('critic/acc/mean');
       return { found: isLonger && !rose, evidence: [before, after, acc, now] };
     },
@@ -394,7 +395,7 @@ export interface Diagnoses {
   found: Diagnosis[];
   /** Causes that were excluded. */
   excluded: Diagnosis[];
-  /** Names of causes whose metrics the run lacks. */
+  /** Names of causes for which the run lacks metrics or steps. */
   unknown: string[];
 }
 
@@ -444,7 +445,7 @@ export function diagnosisText({ steps, found, excluded, unknown }: Diagnoses): s
   return [
     ...(found.length > 0 ? blocks : [nothing]),
     ...(excluded.length > 0 ? [`Checked: ${excluded.map(({ name }) => name).join(', ')}.`] : []),
-    ...(unknown.length > 0 ? [`Not checked, because the metrics are missing: ${unknown.join(', ')}.`] : []),
+    ...(unknown.length > 0 ? [`Not checked, because metrics or steps are missing: ${unknown.join(', ')}.`] : []),
   ].join('\n\n');
 }
 
