@@ -213,7 +213,8 @@ export const CAUSES: readonly Cause[] = [
       const acc = run.mean('critic/acc/mean');
       if (!before || !after) return undefined;
       const isLow = after.value < before.value / 10 || (after.value < 0.02 && after.value < before.value / 3);
-      return { found: isLow && (acc?.value ?? 0) < 0.85, evidence: [before, after, acc] };
+      const isSolved = acc ? acc.value >= 0.85 : run.score.rose;
+      return { found: isLow && !isSolved, evidence: [before, after, acc] };
     },
   },
   {
@@ -356,11 +357,12 @@ export const CAUSES: readonly Cause[] = [
     settings: ['algorithm.lengthPenalty.type', 'algorithm.name', 'data.maxResponseLength'],
     find: (run) => {
       const [before, after] = [run.mean('response_length/mean', run.first), run.mean('response_length/mean')];
-      const [acc, now] = [run.mean('critic/acc/mean', run.first), run.mean('critic/acc/mean')];
+      const earned = run.mean('critic/acc/mean') ? 'critic/acc/mean' : 'critic/score/mean';
+      const [acc, now] = [run.mean(earned, run.first), run.mean(earned)];
       if (!before || !after || run.steps.length < 10) return undefined;
       const isLonger =
         after.value > 1.5 * before.value && after.value - before.value > run.noise('response_length/mean');
-      const rose = (now?.value ?? 0) - (acc?.value ?? 0) > run.noise('critic/acc/mean');
+      const rose = (now?.value ?? 0) - (acc?.value ?? 0) > run.noise(earned);
       return { found: isLonger && !rose, evidence: [before, after, acc, now] };
     },
   },
