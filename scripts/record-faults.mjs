@@ -46,12 +46,7 @@ const RUNS = {
   'entropy-collapsed': ['trainer.totalTrainingSteps=8', 'actor.entropyCoeff=-100', 'actor.optim.lr=1e-3'],
   'held-out-falls': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=4', task({ answer: 0, token: -0.02 })],
   longer: ['trainer.totalTrainingSteps=20', 'trainer.testFreq=5', task({ answer: 0, token: 0.00625 })],
-  clipped: [
-    'trainer.totalTrainingSteps=4',
-    'actor.clipRatioLow=1e-5',
-    'actor.clipRatioHigh=1e-5',
-    'actor.ppoEpochs=4',
-  ],
+  clipped: ['trainer.totalTrainingSteps=4', 'actor.clipRatioLow=1e-5', 'actor.clipRatioHigh=1e-5', 'actor.ppoEpochs=4'],
   'sound-1': ['trainer.totalTrainingSteps=6'],
   'sound-2': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'seed=2'],
   'sound-gspo': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'algorithm.name=gspo'],

@@ -104,7 +104,7 @@ test('the command prints cause, evidence and setting, and ends with 0 whether it
   tool_call_counts/error_rate 1 (mean of steps 6 to 8)
   most frequent: Error: the service is not reachable
   Change: If the model does not know the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), or set rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.
-  Now: rollout.multiTurn.format=hermes, rollout.multiTurn.toolSchemasInPrompt=false
+  Now: rollout.multiTurn.format=hermes, rollout.multiTurn.toolSchemasInPrompt=auto
 
 Checked: not-finite, probabilities-differ, rate-too-high, reward-always, held-out-falls.
 
