@@ -28,6 +28,7 @@ import { present, showHistory } from '../state/present.ts';
 import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
+import { keepAnswers } from '../state/tries/comparison.ts';
 import { keepTries } from '../state/tries/stepTries.ts';
 import { withoutRules } from '../storage/runChanges.ts';
 import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
@@ -295,6 +296,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       showTry(sample, step);
     },
     onEvaluating: (evaluated) => void (evaluation.value = evaluated),
+    onValidation: keepAnswers,
     onEvaluated: (metrics) => void (history.value = amended(history.value, metrics)),
     onStep: (metrics, newTries) => {
       batch(() => {

@@ -66,7 +66,7 @@ test('a result from a link is shown as a shared run, as text, and starts nothing
   await page.clock.install();
   await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
   const run = page.getByRole('region', { name: 'Shared run' });
-  await expect(run).toContainText('grpo, gsm8k, 80 steps, seed 3, 8 min, on <img src=x');
+  await expect(run).toContainText('Word problems with a calculator, by grpo, 80 steps, seed 3, 8 min, on <img src=x');
   await expectPoints(page, 'reward', 80);
   await expectPoints(page, 'pass', 5);
   await passTime(page);
@@ -98,7 +98,9 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await result.getByRole('button', { name: 'Copy text' }).click();
   await expect(result.getByText('Text copied.')).toBeVisible();
   const text = await page.evaluate(() => navigator.clipboard.readText());
-  expect(text).toMatch(/^webgrpo: grpo on gsm8k\n\d\.\d\d pass@1 on held-out problems, after 2 steps\n/);
+  expect(text).toMatch(
+    /^webgrpo: Word problems with a calculator, by grpo\n\d\.\d\d pass@1 on held-out problems, after 2 steps\n/,
+  );
   expect(text).toContain('seed 5');
   const download = page.waitForEvent('download');
   await result.getByRole('button', { name: 'Save picture' }).click();
@@ -124,7 +126,7 @@ test('a run whose reward was replaced says so: in its notice, on its card, in it
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
   await expect(notice, 'it stays for the next run').toContainText('The next run uses custom rules');
-  const said = 'Reward: pay for guessing (step 1)';
+  const said = 'Reward replaced by "pay for guessing" at step 1';
   await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said.replaceAll(/[()]/g, '.')));
   await page.getByRole('button', { name: 'Copy link' }).click();
   await expect(page.getByText(/^Copied: /)).toBeVisible();
@@ -133,7 +135,7 @@ test('a run whose reward was replaced says so: in its notice, on its card, in it
   await expect(notice).toHaveCount(0);
   await page.getByRole('button', { name: 'Start again' }).click();
   await expectState(page, 'done');
-  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*Changed)/);
+  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*replaced)/);
 
   await page.goto('about:blank');
   await page.goto(link);

@@ -4,11 +4,11 @@ import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { saveFile } from '../../actions/saveFile.ts';
-import { config, history, session, tries } from '../../state/page.ts';
+import { config, history, session } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
 import { changes, changesInWords } from '../../state/rules.ts';
 import { measured } from '../../state/measured.ts';
-import { firstTries } from '../../state/tries/stepTries.ts';
+import { comparison } from '../../state/tries/comparison.ts';
 import type { CardContent } from './card.ts';
 import { stage } from '../../state/stage.ts';
 
@@ -27,8 +27,7 @@ function content(): Promise<CardContent> {
       measured: measured(history.value),
       adapter: adapter.value?.name ?? '',
       model: session.value?.model.config,
-      first: firstTries.value,
-      last: tries.value,
+      comparison: comparison.value,
       changed: changesInWords(changes.value),
     }),
   );

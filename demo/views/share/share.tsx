@@ -5,6 +5,7 @@ import { useSignal } from '@preact/signals';
 import { currentLink } from '../../actions/addressBar.ts';
 import { start } from '../../actions/controller.ts';
 import { config, history } from '../../state/page.ts';
+import { taskTitle } from '../../state/recipes.ts';
 import { changes, changesInWords } from '../../state/rules.ts';
 import { player, watchRecorded } from '../../recorded/recorded.ts';
 import { putSharedAway } from '../../state/shared.ts';
@@ -43,8 +44,7 @@ function SharedRun() {
   if (!sent || !of) return null;
   const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
   const facts = [
-    of.algorithm.name,
-    of.task.module === undefined ? of.task.name : 'a custom task',
+    `${taskTitle(of)}, by ${of.algorithm.name}`,
     `${sent.history.at(-1)!['training/global_step']} steps`,
     `seed ${of.seed}`,
     ...(sent.seconds > 0 ? [minutes] : []),

@@ -2,15 +2,13 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import { isRight } from '../../state/tries/comparison.ts';
 
 /** The tries at one problem. */
 export interface Group {
   group: number;
   tries: LoggedRollout[];
 }
-
-/** True if the try counts as right. */
-export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
 const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
 

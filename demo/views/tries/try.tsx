@@ -8,7 +8,7 @@ import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold, looked } from '../../state/tries/shown.ts';
 import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
-import { isRight } from './groups.ts';
+import { isRight } from '../../state/tries/comparison.ts';
 
 const STOP_REASONS: Record<string, string> = {
   completed: '',
