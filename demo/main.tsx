@@ -19,6 +19,7 @@ import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
 import { Charts } from './views/charts/charts.ts';
 import { Download } from './views/download.tsx';
+import { Headline } from './views/headline.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
 import { Status } from './views/status.tsx';
@@ -79,6 +80,7 @@ function openPage(): void {
   show(<About />, 'about');
   show(<Announcer />, 'announcer');
   show(<Tries />, 'rollouts');
+  show(<Headline />, 'headline');
   PANELS.forEach(addPanel);
 
   byId('settings').addEventListener('submit', (event) => {

@@ -37,7 +37,7 @@ test("a group's text says what it teaches, or why nothing", () => {
     'All 3 tries earned 1.00. Equal rewards give no advantage and no gradient, so the update skips this group.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
-    '1 of 4 are right. The update makes right tries more likely (advantage +1.50) and wrong ones less likely (\u22120.50).',
+    'GRPO: 1 of 4 tries are correct. The update makes these more likely (advantage +1.50) and the others less likely (\u22120.50).',
   );
   expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
     'Rewards range from 0.10 to 0.20: 1 more likely after the update (up to +0.70), 1 less likely (up to \u22120.70).',

@@ -74,7 +74,7 @@ export function whatItTeaches(group: Group, expected: number, trains: boolean): 
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
     const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
-    return `${right.length} of ${n} are right. The update makes right tries more likely (advantage ${up}) and wrong ones less likely (${down}).`;
+    return `GRPO: ${right.length} of ${n} tries are correct. The update makes these more likely (advantage ${up}) and the others less likely (${down}).`;
   }
   const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
   const size = (some: number[], most: (...of: number[]) => number) =>
