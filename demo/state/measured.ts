@@ -42,7 +42,7 @@ export const sumOf = (lines: readonly Metrics[], name: string): number =>
 interface Headline {
   /** Share of problems solved before and now, or only one of them; empty = nothing measured. */
   numbers: number[];
-  /** What the numbers count. */
+  /** Name of the numbers, with their step. */
   caption: string;
   /** Share of the newest step's tries; '' = not known, or in `numbers` already. */
   now: string;

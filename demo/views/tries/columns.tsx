@@ -20,7 +20,7 @@ export function Columns({ group: { tries } }: { group: Group }) {
   const said = `Rewards ${scores.map(short).join(', ')}; mean ${short(mean)}`;
   const width = Math.max(8, shown.length) * WIDTH;
   return (
-    <svg class="columns" viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label={said}>
+    <svg class="columns" viewBox={`0 0 ${width} ${HEIGHT}`} preserveAspectRatio="xMinYMid" role="img" aria-label={said}>
       {shown.map((one, i) => {
         const [x, top] = [i * WIDTH + 6, Math.min(y(scores[i]), y(0) - 2)];
         return (
