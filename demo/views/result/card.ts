@@ -79,10 +79,12 @@ const askedOf = ({ number, problem }: Comparison): string => `Held-out problem $
 const verdictOf = ({ step, right }: ComparedAnswer): string =>
   `${step === 0 ? 'Before training' : `After step ${step}`} (${right ? 'correct' : 'wrong'})`;
 
-const [WIDTH, HEIGHT, EDGE] = [1200, 630, 56];
+/** Size in pixels. A card without answers is shorter. */
+const [WIDTH, HEIGHT, SHORT, EDGE] = [1200, 630, 364, 56];
 
 /** Draws the card with the current colours and fonts of the page, light or dark. */
 export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void {
+  canvas.height = content.comparison ? HEIGHT : SHORT;
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const pen = canvas.getContext('2d')!;
@@ -128,7 +130,7 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   });
   font(22);
   lines(pen, content.caption, 560, 2).forEach((line, i) => write(line, EDGE, 238 + 28 * i, '--muted'));
-  drawRewards(pen, content.rewards, { x: CHART_X, y: 60, width: WIDTH - EDGE - CHART_X, height: 190 }, colour, font);
+  drawRewards(pen, content.rewards, { x: CHART_X, y: 112, width: WIDTH - EDGE - CHART_X, height: 142 }, colour, font);
 
   font(22, 500);
   lines(pen, content.facts.join('  \u00b7  '), WIDTH - 2 * EDGE, 2).forEach((line, i) =>

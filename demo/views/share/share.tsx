@@ -89,6 +89,7 @@ function SharedRun() {
         <button type="button" onClick={changeReward}>
           Change the reward
         </button>
+        <CopyLink />
         <button type="button" onClick={putSharedAway}>
           Close
         </button>
