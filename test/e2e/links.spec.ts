@@ -119,7 +119,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('2 steps, seed 5');
   await expect(card, 'the link has the answers').toHaveAttribute(
     'aria-label',
-    new RegExp(`${answers.replaceAll(/[^\\w\\s]/g, '.')}$`),
+    new RegExp(`${answers.replaceAll(/[^\w\s]/g, '.')}$`),
   );
   await expectPoints(page, 'reward', 2);
 });
