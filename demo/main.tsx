@@ -11,7 +11,7 @@ import { history } from './state/page.ts';
 import { shareDone } from './state/progress.ts';
 import { form } from './state/settings/settings.ts';
 import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
-import { marks, others } from './state/runs.ts';
+import { marks, others, shownName } from './state/runs.ts';
 import { watchSpeed } from './state/estimate.ts';
 import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
@@ -19,11 +19,12 @@ import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
 import { Charts } from './views/charts/charts.ts';
 import { Download } from './views/download.tsx';
+import { Headline } from './views/headline.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
 import { Status } from './views/status.tsx';
 import { Tries } from './views/tries/tries.tsx';
-import { active, stage, state } from './state/stage.ts';
+import { active, shared, stage, state } from './state/stage.ts';
 
 /** Replaces the content of an element by a view. */
 function show(view: ComponentChild, id: string): void {
@@ -59,9 +60,10 @@ function addPanel({ id, label }: Panel): void {
 
 function openPage(): void {
   const charts = new Charts(byId('charts'));
-  effect(() => charts.show(history.value, others.value, marks.value));
+  effect(() => charts.show(history.value, others.value, marks.value, shownName.value));
   effect(() => void (document.body.dataset['state'] = state.value));
   effect(() => void (document.body.dataset['stage'] = stage.value.name));
+  effect(() => void document.body.toggleAttribute('data-shared', shared.value !== undefined));
   effect(
     () => void (document.title = active.value ? `${Math.floor(100 * shareDone.value)}% \u00b7 webgrpo` : 'webgrpo'),
   );
@@ -79,6 +81,7 @@ function openPage(): void {
   show(<About />, 'about');
   show(<Announcer />, 'announcer');
   show(<Tries />, 'rollouts');
+  show(<Headline />, 'headline');
   PANELS.forEach(addPanel);
 
   byId('settings').addEventListener('submit', (event) => {

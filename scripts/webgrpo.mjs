@@ -11,6 +11,7 @@ const WITHOUT_GPU = [
   'config',
   'init',
   'report',
+  'doctor',
   'profile',
   'export',
   'help',

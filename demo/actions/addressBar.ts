@@ -13,6 +13,7 @@ import { DEFAULT_RECIPE, recipeOf } from '../state/recipes.ts';
 import { record } from '../state/rules.ts';
 import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
+import { comparison } from '../state/tries/comparison.ts';
 
 /** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
 const WAIT_MS = 300;
@@ -53,6 +54,7 @@ export async function currentLink(): Promise<string> {
   const { seconds, trainedTokens } = shared.value ?? measured(history.value);
   const result = {
     ...{ history: [...history.value], adapter: nameOfAdapter(), seconds, trainedTokens },
+    comparison: shared.value ? shared.value.comparison : comparison.value,
     changes: record.value.filter(({ step }) => step <= stepsDone.value),
   };
   return linkOf(await settingsFor(of), await encodeResult(result));

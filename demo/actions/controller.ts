@@ -28,8 +28,9 @@ import { present, showHistory } from '../state/present.ts';
 import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
+import { keepAnswers } from '../state/tries/comparison.ts';
 import { keepTries } from '../state/tries/stepTries.ts';
-import { withoutRules } from '../storage/runChanges.ts';
+import { type RunChange, withoutRules } from '../storage/runChanges.ts';
 import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import type { RunEvents } from '../training/run.ts';
@@ -158,8 +159,9 @@ function offerRun(at: Looking, saved: SavedRun, text: string, goOn?: string): vo
 /**
  * Trains with the form's config or `given`, from the start or from a saved run. While a fork is being prepared, starts the fork. Shows every
  * failure to the visitor.
+ * @param changes settings and rules of another run, which the new run repeats at the same steps
  */
-export async function start(from?: SavedRun, given?: TrainConfig): Promise<void> {
+export async function start(from?: SavedRun, given?: TrainConfig, changes?: readonly RunChange[]): Promise<void> {
   if (active.value) return;
   [message.value, notSaved.value] = [undefined, undefined];
   if (stage.value.name === 'forking' && !from) return stage.value.start();
@@ -171,7 +173,7 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
     return complain(error); // the run that is shown has ended and did not change
   }
   try {
-    await train(asked, from);
+    await train(asked, from, changes);
   } catch (error) {
     const here = fail(error);
     const id = form.run ?? from?.id;
@@ -180,7 +182,7 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
   }
 }
 
-async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
+async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunChange[]): Promise<void> {
   enter({ name: 'running', progress: 'loading' });
   form.run = undefined;
   const loaded = loadTraining();
@@ -195,7 +197,7 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
   const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
   form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;
-  const before = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1);
+  const before = changes ?? (goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1));
   present({
     ...{ id: held?.id, config: of, history: upTo(step, saved?.history) },
     tries: saved?.tries ?? (warm ? tries.value.filter((one) => one.step === 0) : []),
@@ -212,6 +214,7 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
     startIsKnown,
     events,
   });
+  if (changes) started.writeChanges(changes);
   progress({ run: started });
   if (isStopping()) started.stop(); // pause or stop was requested before the run existed
   let finished = false;
@@ -295,6 +298,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       showTry(sample, step);
     },
     onEvaluating: (evaluated) => void (evaluation.value = evaluated),
+    onValidation: keepAnswers,
     onEvaluated: (metrics) => void (history.value = amended(history.value, metrics)),
     onStep: (metrics, newTries) => {
       batch(() => {

@@ -6,7 +6,7 @@ import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
-import { tries } from '../state/page.ts';
+import { shownTries } from '../state/tries/shown.ts';
 import { asked, dropLater, live, recordChange, stand, standing, whenItApplies } from '../state/rules.ts';
 import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
 import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
@@ -34,7 +34,7 @@ async function opened(kind: RuleKind, of: AskedRule): Promise<OpenRule | undefin
 }
 
 async function tryReward(rule: Rule<'reward'>): Promise<void> {
-  const shown = tries.value;
+  const shown = shownTries.value;
   trial.value = { tries: shown, scores: await rule.run(shown.map(tryOf)) };
 }
 

@@ -124,6 +124,13 @@ export const save = (run: SavedRun, what: Saved): void =>
     saveFile(name, new Blob([bytes]));
   });
 
+/** Reports why a run does not learn. */
+export const diagnose = (run: SavedRun, show: (text: string) => void): void =>
+  withStore(async (store) => {
+    const { diagnosisOf } = await import('../storage/exports.ts');
+    show(await diagnosisOf(store, await store.read(run.id)));
+  });
+
 /** Imports a run from its files, and shows it. */
 export const load = (files: readonly File[]): void =>
   withStore(async (store) => {

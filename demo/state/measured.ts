@@ -38,3 +38,57 @@ export function measured(history: readonly Metrics[]): Measured {
 /** Returns the sum of a metric over the lines that have it. */
 export const sumOf = (lines: readonly Metrics[], name: string): number =>
   lines.reduce((total, line) => total + (line[name] ?? 0), 0);
+
+interface Headline {
+  /** Share of problems solved before and now, or only one of them; empty = nothing measured. */
+  numbers: number[];
+  /** Name of the numbers, with their step. */
+  caption: string;
+  /** Share of the newest step's tries; '' = not known, or in `numbers` already. */
+  now: string;
+}
+
+/**
+ * Returns the headline of a run: held-out problems before training and at the newest evaluation. Before the first evaluation, returns the
+ * tries of the first step and the newest.
+ */
+export function headlineOf(history: readonly Metrics[], total?: number): Headline {
+  const { before, after } = measured(history);
+  const trained = history.flatMap((line) => {
+    const value = line['critic/acc/mean'];
+    return value === undefined ? [] : [{ value, step: line['training/global_step'] }];
+  });
+  const newest = trained.at(-1);
+  if (after)
+    return {
+      numbers: [...(before === undefined ? [] : [before]), after.value],
+      caption: `Share solved, held-out problems, step ${after.step}${total === undefined ? '' : ` of ${total}`}`,
+      now: newest ? `Tries of step ${newest.step}: ${newest.value.toFixed(2)} solved` : '',
+    };
+  const held = before === undefined ? '' : `Held-out problems before training: ${before.toFixed(2)}`;
+  if (!newest)
+    return {
+      numbers: before === undefined ? [] : [before],
+      caption: before === undefined ? 'Share of problems solved' : 'Share solved, held-out problems, before training',
+      now: before === undefined ? 'Appears after step 1' : '',
+    };
+  const isOne = trained.length === 1;
+  return {
+    numbers: isOne ? [newest.value] : [trained[0].value, newest.value],
+    caption: `Share of tries solved, step ${isOne ? '' : `${trained[0].step} and step `}${newest.step}`,
+    now: held,
+  };
+}
+
+/** Weight of the previous values in a smoothed curve. */
+const SMOOTHING = 0.6;
+
+/** Returns the exponential moving average, without the bias of its start. */
+export function smoothed(values: readonly number[]): number[] {
+  let [sum, weight] = [0, 0];
+  return values.map((value) => {
+    sum = SMOOTHING * sum + (1 - SMOOTHING) * value;
+    weight = SMOOTHING * weight + (1 - SMOOTHING);
+    return sum / weight;
+  });
+}

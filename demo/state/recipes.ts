@@ -1,6 +1,7 @@
 /** The recipes that run in the page, and their descriptions for a newcomer. */
 
 import { InputError } from '../../src/errors.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { fetchConfig } from '../engine/configs.ts';
 
 export interface Recipe {
@@ -18,6 +19,20 @@ export interface Recipe {
 }
 
 export const DEFAULT_RECIPE = 'gsm8k-tool';
+
+/** Tasks in words that promise no more than the problems are: those of gsm8k are generated from templates. */
+const TASKS: Readonly<Record<string, string>> = {
+  gsm8k: 'Word problems with a calculator',
+  'reverse-text': 'Words spelled backwards',
+  countdown: 'Countdown arithmetic',
+  'tic-tac-toe': 'Tic-tac-toe',
+  adventure: 'Text adventure',
+  'search-qa': 'Questions with a search tool',
+};
+
+/** Returns the title of a run's task. */
+export const taskTitle = ({ task: { name, module } }: TrainConfig): string =>
+  module === undefined ? (TASKS[name] ?? name) : 'A custom task';
 
 /** Recipes that need no file of the user's. */
 export const RECIPES: readonly Recipe[] = [

@@ -27,9 +27,9 @@ export const record = signal<readonly RunChange[]>([]);
 /** The same changes as readable text. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
 
-/** Returns the changes as a sentence part, such as "Reward: pay for guessing (step 3)". */
+/** Returns the changes as a sentence part, such as "Reward replaced by "pay for guessing" at step 3". */
 export const changesInWords = (of: readonly { step: number; text: string }[]): string =>
-  of.map(({ step, text }) => `${text} (step ${step})`).join('; ');
+  of.map(({ step, text }) => `${text} at step ${step}`).join('; ');
 
 /** Rules that replace the task's own, in force now or from the next step. */
 export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
@@ -143,7 +143,8 @@ export const LIVE_FIELDS = [
 const TITLES: Readonly<Record<RuleKind, string>> = { reward: 'Reward', loss: 'Loss', tool: 'Tool' };
 
 function worded(change: RunChange): string {
-  if ('rule' in change) return `${TITLES[change.rule]}: ${change.name}`;
+  if ('rule' in change)
+    return `${TITLES[change.rule]} replaced by ${change.code === undefined ? change.name : `"${change.name}"`}`;
   if ('failed' in change) return `${TITLES[change.failed]}: failed, unscored tries were not trained on`;
   const name = LIVE_FIELDS.find(({ key }) => key === change.key)?.label ?? change.key;
   return `${name} ${change.from} \u2192 ${change.to}`;

@@ -43,6 +43,9 @@ export const others = computed((): OtherRun[] =>
 /** The saved run whose curves are shown. */
 export const shown = computed(() => runs.value.find(({ id }) => id === shownRun.value));
 
+/** Name of that run; undefined if it is not saved. */
+export const shownName = computed(() => shown.value && nameOf(shown.value));
+
 /** Marks in the curves: where the shown and the overlaid runs branched off, changes of rules, and the older step that is shown. */
 export const marks = computed((): Mark[] => {
   const inCharts = runs.value.filter(({ id }) => id === shownRun.value || overlaid.value.includes(id));

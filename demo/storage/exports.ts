@@ -1,6 +1,7 @@
 /** Exports a saved run, its model and its report as files. The command line can open them. */
 
 import { InputError } from '../../src/errors.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { ADAPTER_CONFIG, newestCheckpoint, ofModelAlone } from '../../src/runs/checkpointFolder.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
@@ -63,6 +64,14 @@ export async function reportPage(runs: SavedRuns, run: SavedRun): Promise<Downlo
     config: run.config,
   });
   return { name: `${fileName(run)}-report.html`, bytes: standalonePage(report) };
+}
+
+/** Returns what `webgrpo doctor` prints about the run. */
+export async function diagnosisOf(runs: SavedRuns, { id, history, config }: SavedRun): Promise<string> {
+  const { diagnose, diagnosisText } = await import('../../src/report/doctor.ts');
+  const samples = await RunFolder.open(runs.files, runs.path(id)).rollouts();
+  const read = parseTrainConfig(config, { source: 'config.yaml', note: () => {} });
+  return diagnosisText(diagnose({ history, samples, config: read }));
 }
 
 async function checkpointOf(runs: SavedRuns, run: SavedRun): Promise<string> {

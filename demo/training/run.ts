@@ -31,7 +31,7 @@ export interface EvaluationProgress {
 /** Callbacks of a run. */
 export interface RunEvents extends Pick<
   RunHost<Session>,
-  'onPhase' | 'onSample' | 'onChange' | 'onReplace' | 'onClosed'
+  'onPhase' | 'onSample' | 'onChange' | 'onReplace' | 'onClosed' | 'onValidation'
 > {
   /** Called during downloads from other servers, then during uploads to the GPU. */
   onDownload(progress: DownloadProgress): void;
@@ -258,8 +258,11 @@ export class Run {
     const { step } = trainer.state;
     this.#options.events.onPhase?.('validate', step);
     await this.#start.next(step, count);
-    this.#startMetrics = this.#start.metrics;
-    if (this.#startMetrics) this.#tellEvaluated(this.#startMetrics);
+    const done = this.#start.result;
+    if (!done) return;
+    this.#startMetrics = done.metrics;
+    await this.#options.events.onValidation?.(done.samples, 0);
+    this.#tellEvaluated(done.metrics);
   }
 
   #tellEvaluated(metrics: Metrics): void {

@@ -3,6 +3,7 @@
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { Evaluation } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 import { pipelineOf } from '../../src/grpo/pipeline/settings.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';
@@ -52,10 +53,11 @@ export class StartEvaluation {
     );
   }
 
-  /** Metrics of the complete evaluation, in the trainer's format; undefined while problems remain. */
-  get metrics(): Metrics | undefined {
+  /** Metrics of the complete evaluation, in the trainer's format, and its sampled answers; undefined while problems remain. */
+  get result(): { metrics: Metrics; samples: Sample[] } | undefined {
     if (!this.#evaluation.isDone) return undefined;
-    return { 'training/global_step': 0, ...this.#evaluation.result().metrics };
+    const { metrics, samples } = this.#evaluation.result();
+    return { metrics: { 'training/global_step': 0, ...metrics }, samples };
   }
 
   /** Answers the next problems, or all, with the start weights. Afterwards the weights of `step` are restored, bit for bit. */

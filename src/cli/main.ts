@@ -28,6 +28,7 @@ import { importModules } from './importModule.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';
 import { config } from './commands/config.ts';
+import { doctor } from './commands/doctor.ts';
 import { evaluate } from './commands/eval.ts';
 import { exportRun } from './commands/export.ts';
 import { generate } from './commands/generate.ts';
@@ -64,6 +65,7 @@ const COMMANDS: Record<string, Command> = {
   tune,
   config,
   report,
+  doctor,
   profile,
   replay,
 };

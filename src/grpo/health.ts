@@ -14,10 +14,17 @@ import type { StepTokens } from './update/stepTokens.ts';
 const FAULTS_TO_STOP = 3;
 /** Steps in a row without an advantage, after which a fault is reported. */
 const SILENT_STEPS = 5;
-/** Share of failed tool calls above which a step counts as failing. */
-const FAILING_SHARE = 0.9;
-/** Failing steps in a row, after which a fault is reported. */
-const FAILING_STEPS = 3;
+/** Failing tool calls, as a run and `webgrpo doctor` report them. */
+export const CALLS_FAIL = {
+  /** Share of failed calls from which a step counts as failing. */
+  share: 0.9,
+  /** Failing steps in a row, after which the fault is reported. */
+  steps: 3,
+  say: 'Nearly all tool calls fail',
+  change:
+    'If the model does not know the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), ' +
+    'or set rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.',
+};
 /** Characters of an error that are shown. */
 const SHOWN_ERROR = 160;
 /** Steps of a run whose inputs are stored. */
@@ -96,22 +103,21 @@ export class RunHealth implements StatefulPart {
   #observeCalls(metrics: Metrics, samples: readonly Sample[]): boolean {
     const rate = metrics['tool_call_counts/error_rate'];
     if (rate === undefined) return false;
-    const steps = rate >= FAILING_SHARE ? this.#failing.steps + 1 : 0;
+    const steps = rate >= CALLS_FAIL.share ? this.#failing.steps + 1 : 0;
     const error = commonError(samples);
     const shown = error === undefined ? '' : `, most often with "${error}"`;
     const reason =
-      `Nearly all tool calls fail (${(100 * Math.min(rate, 1)).toFixed(0)}% in this step)${shown}. Look at the rollouts. If the model does not know ` +
-      'the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), or set ' +
-      'rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.';
+      `${CALLS_FAIL.say} (${(100 * Math.min(rate, 1)).toFixed(0)}% in this step)${shown}. Look at the rollouts. ` +
+      CALLS_FAIL.change;
     this.#failing = { steps, reason };
-    return steps === FAILING_STEPS;
+    return steps === CALLS_FAIL.steps;
   }
 
   /** Problems that persist at the end of the run, one sentence each. */
   get standing(): string[] {
     const { steps, reason } = this.#failing;
     return [
-      ...(steps >= FAILING_STEPS ? [reason.replace('in this step', `${steps} steps in a row`)] : []),
+      ...(steps >= CALLS_FAIL.steps ? [reason.replace('in this step', `${steps} steps in a row`)] : []),
       ...(this.#silent >= SILENT_STEPS
         ? [`The last ${this.#silent} steps did not train: all samples of a group earned the same.`]
         : []),
@@ -164,7 +170,7 @@ export class SampleFaults {
 }
 
 /** Most frequent error in tool replies; undefined otherwise. */
-function commonError(samples: readonly Sample[]): string | undefined {
+export function commonError(samples: readonly Pick<Sample, 'messages'>[]): string | undefined {
   const counts = new Map<string, number>();
   for (const { role, content } of samples.flatMap(({ messages }) => messages))
     if (role !== 'assistant' && content.startsWith('Error')) counts.set(content, (counts.get(content) ?? 0) + 1);

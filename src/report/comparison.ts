@@ -1,11 +1,15 @@
 /** Compares algorithms on one task over several seeds. Shows curves with their range, a table, and why one misses the target. */
 
+import type { TrainConfig } from '../grpo/config/types.ts';
 import type { Metrics } from '../grpo/metrics.ts';
+import { diagnose } from './doctor.ts';
 import { drawableMetric, greedyAcc, PASS_AT_1, passAt1 } from './metricOf.ts';
 
 /** Runs of one algorithm; `history` holds the lines of metrics.jsonl. */
 export interface AlgorithmRuns {
   algorithm: string;
+  /** Resolved config of one of its runs. */
+  config: TrainConfig;
   /** Resolved loss, advantage and aggregation. */
   settings: string;
   /** Updates per step. */
@@ -73,7 +77,7 @@ export interface ComparedChart {
 }
 
 /** Returns the charts that have data: per step the mean, lowest and highest of the seeds that reached it. */
-export function comparedCharts(all: readonly AlgorithmRuns[]): ComparedChart[] {
+export function comparedCharts(all: readonly Pick<AlgorithmRuns, 'algorithm' | 'runs'>[]): ComparedChart[] {
   return CHARTS.flatMap(({ title, metric }) => {
     const values = all.map(({ runs }) => runs.map(({ history }) => valuesByStep(history, metric)));
     const steps = [...new Set(values.flat().flatMap((byStep) => [...byStep.keys()]))].sort((a, b) => a - b);
@@ -95,6 +99,7 @@ function curveOf(label: string, runs: readonly Map<number, number>[], steps: rea
 
 interface ComparedRow {
   algorithm: string;
+  /** Resolved loss, advantage and aggregation. */
   settings: string;
   seeds: number;
   /** pass@1 of held-out problems before training, mean over seeds; null if not measured. */
@@ -117,7 +122,7 @@ interface Spread {
 
 /** Returns one row per algorithm, over its runs that have any metrics. */
 export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
-  return all.map(({ algorithm, settings, runs, updates }, i) => {
+  return all.map(({ algorithm, config, settings, runs, updates }, i) => {
     const twin = all.slice(0, i).find((other) => areEqual(other.runs, runs));
     const isOfRatio = updates === 1 && twin && afterLoss(twin.settings) === afterLoss(settings);
     const reason = isOfRatio ? ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower' : '';
@@ -136,7 +141,7 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
       minutes: histories.length > 0 ? mean(histories.map(minutesOf)) : 0,
       note: [
         twin ? `bit-identical to ${twin.algorithm}${reason}` : '',
-        after === null || reachedAt !== null ? '' : whyBelow(steps, after.mean),
+        after === null || reachedAt !== null ? '' : whyBelow(steps, after.mean, config),
       ]
         .filter(Boolean)
         .join('; '),
@@ -171,9 +176,7 @@ function spread(values: readonly (number | undefined)[]): Spread | null {
 }
 
 function firstAt(histories: readonly Metrics[][], target: number): number | null {
-  const [chart] = comparedCharts([
-    { algorithm: '', settings: '', runs: histories.map((history) => ({ seed: 0, history })) },
-  ]);
+  const [chart] = comparedCharts([{ algorithm: '', runs: histories.map((history) => ({ seed: 0, history })) }]);
   if (chart === undefined || !chart.title.startsWith('held-out')) return null;
   const place = chart.curves[0].mean.findIndex((value, i) => chart.steps[i] > 0 && value !== null && value >= target);
   return place < 0 ? null : chart.steps[place];
@@ -182,26 +185,24 @@ function firstAt(histories: readonly Metrics[][], target: number): number | null
 const minutesOf = (history: readonly Metrics[]): number =>
   history.reduce((sum, line) => sum + (line['timing_s/step'] ?? 0) + (line['timing_s/testing'] ?? 0), 0) / 60;
 
-/** Returns the most telling reason in the metrics for runs that stayed below the target. */
-export function whyBelow(runs: readonly Metrics[][], after: number): string {
+/** Returns why runs stayed below the target: how they ended, or the cause that `webgrpo doctor` finds in most of them. */
+export function whyBelow(runs: readonly Metrics[][], after: number, config: TrainConfig): string {
   const best = mean(runs.map((lines) => Math.max(...lines.map((line) => passAt1(line) ?? 0))));
-  const late = (name: string, from = 0.75, to = 1) =>
+  const late = (from: number, to: number) =>
     mean(
       runs.flatMap((lines) =>
-        lines.slice(Math.floor(lines.length * from), Math.ceil(lines.length * to)).flatMap((line) => line[name] ?? []),
+        lines
+          .slice(Math.floor(lines.length * from), Math.ceil(lines.length * to))
+          .flatMap((line) => line['critic/acc/mean'] ?? []),
       ),
     );
-  const [silent, entropy, clipped] = [late('frac_reward_zero_std'), late('actor/entropy'), late('actor/pg_clipfrac')];
-  const rise = late('critic/acc/mean') - late('critic/acc/mean', 0.5, 0.75);
+  const rise = late(0.75, 1) - late(0.5, 0.75);
   if (best - after > 0.05) return `fell back from ${best.toFixed(2)}: the updates are too large, lower actor.optim.lr`;
   if (rise > 0.01) return `still rising (+${rise.toFixed(2)} over the last quarter): give it more steps`;
-  if (silent > 0.5) return `${percent(silent)} of its groups score the same throughout and teach nothing`;
-  if (clipped > 0.3) return `${percent(clipped)} of its tokens are clipped: the updates hardly move it`;
-  if (entropy < 0.02) return `its entropy is down to ${entropy.toFixed(3)} nats: it no longer tries anything new`;
-  return 'flat over the last quarter of the steps';
+  const causes = runs.flatMap((history) => diagnose({ history, config, samples: [] }).found.map(({ say }) => say));
+  const common = causes.find((say) => 2 * causes.filter((other) => other === say).length > runs.length);
+  return common ?? 'flat over the last quarter of the steps';
 }
-
-const percent = (share: number): string => `${(100 * share).toFixed(0)}%`;
 
 const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 

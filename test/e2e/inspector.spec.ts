@@ -30,7 +30,7 @@ test('a held problem is dropped when another run starts', async ({ page, engine 
   await expect(slider).toHaveAttribute('aria-valuetext', /^Step 1 of 2/);
   await page.getByRole('button', { name: 'Start again' }).click();
   await expectState(page, 'done');
-  await expect(tries(page).locator('.follow')).toHaveText('Following');
+  await expect(tries(page).locator('.follow')).toHaveText('Live');
   await expect(tries(page).locator('.label')).toContainText('Step 2,');
   await expect(slider).toHaveAttribute('aria-valuetext', /^Step 2 of 2/);
 });
@@ -59,7 +59,7 @@ test('tries follow the run until the visitor selects text or picks a problem; th
 
   const follow = tries(page).locator('.follow');
   await follow.click();
-  await expect(follow).toHaveText('Following');
+  await expect(follow).toHaveText('Live');
   await expect(tries(page).locator('.label')).toContainText('Step 3,');
   await tries(page).locator('.group').nth(1).focus(); // which has no try when the next step begins
   await page.evaluate(() => Object.assign(globalThis, { focused: document.activeElement }));
@@ -78,7 +78,7 @@ test('tries follow the run until the visitor selects text or picks a problem; th
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('Enter');
   await expect(tries(page).locator('.label')).toContainText('problem 2 of 2');
-  await expect(tries(page).locator('.teaches')).toContainText(/tries|right|earned|Rewards/);
+  await expect(tries(page).locator('.teaches')).toContainText(/tries|correct|earned|Rewards/);
 });
 
 test('the inspector shows the numbers of every token, by pointer and by keys, while the run continues', async ({
@@ -93,7 +93,7 @@ test('the inspector shows the numbers of every token, by pointer and by keys, wh
   const one = tries(page).locator('.try').first();
   await one.getByRole('button', { name: 'Inspect tokens' }).hover();
   await page.mouse.down();
-  await expect(tries(page).locator('.follow')).toHaveText('Follow the run');
+  await expect(tries(page).locator('.follow')).toHaveText('Back to live');
   await engine.endStep(3);
   await expectStep(page, 3);
   await page.mouse.up(); // a slow finger

@@ -55,6 +55,64 @@ test('on a desktop the tries are to the left of the curves, above the fold', asy
   expect(right, 'the whole width is used').toBeGreaterThan(1850);
 });
 
+/** Notes what a frame shows of the tries, from now on. */
+const watchTries = (page: Page) =>
+  page.evaluate(() => {
+    const frames: { shown: string; says: boolean; y: number }[] = [];
+    Object.assign(globalThis, { frames, shifts: { sum: 0 } });
+    new PerformanceObserver((list) => {
+      const { shifts } = globalThis as unknown as { shifts: { sum: number } };
+      for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[])
+        if (!entry.hadRecentInput) shifts.sum += entry.value;
+    }).observe({ type: 'layout-shift' });
+    const look = () => {
+      const [label, question, says] = ['.picker .label', '.question', '.teaches'].map((of) =>
+        document.querySelector<HTMLElement>(`#rollouts ${of}`)!,
+      );
+      frames.push({
+        shown: `${label.innerText}: ${question.innerText}`,
+        says: !/Scoring|are scored/.test(says.innerText),
+        y: Math.round(says.getBoundingClientRect().y + scrollY),
+      });
+      requestAnimationFrame(look);
+    };
+    look();
+  });
+
+test('training: the shown problem changes only when a step is complete, and nothing moves', async ({
+  page,
+  engine,
+}) => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  const settings = { ...TINY, steps: 5, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
+  await page.goto(address({ ...settings, 'data.maxResponseLength': 160 }));
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
+  engine.upTo(0);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await engine.endStep(1);
+  await expect(page.locator('#rollouts .label')).toContainText('Step 1,');
+  const look = page.getByRole('button', { name: 'Inspect tokens' }).first();
+  await look.focus();
+  await watchTries(page);
+  for (const step of [2, 3, 4]) {
+    await engine.endStep(step);
+    await expect(page.locator('#rollouts .picker .label')).toContainText(`Step ${step},`);
+  }
+  const frames = await page.evaluate(
+    () => (globalThis as unknown as { frames: { shown: string; says: boolean; y: number }[] }).frames,
+  );
+  expect(new Set(frames.map(({ shown }) => shown)).size, 'problems shown in steps 1 to 4').toBeLessThanOrEqual(4);
+  const share = frames.filter(({ says }) => says).length / frames.length;
+  const places = new Set(frames.map(({ y }) => y));
+  console.log(
+    `layout shift in three steps ${await shifts(page)}; the sentence is shown in ${100 * share} % of ${frames.length} frames`,
+  );
+  expect(share).toBeGreaterThan(0.9);
+  expect(places.size, 'places of the sentence').toBe(1);
+  expect(await shifts(page)).toBeLessThanOrEqual(0.02);
+  await expect(look, 'the focus stays on the button').toBeFocused();
+});
+
 for (const width of [360, 390])
   test(`on a phone of ${width} px there is one column, tries before curves, buttons in reach`, async ({
     page,

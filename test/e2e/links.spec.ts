@@ -66,9 +66,16 @@ test('a result from a link is shown as a shared run, as text, and starts nothing
   await page.clock.install();
   await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
   const run = page.getByRole('region', { name: 'Shared run' });
-  await expect(run).toContainText('grpo, gsm8k, 80 steps, seed 3, 8 min, on <img src=x');
+  await expect(run).toContainText('Word problems with a calculator, by grpo, 80 steps, seed 3, 8 min, on <img src=x');
   await expectPoints(page, 'reward', 80);
   await expectPoints(page, 'pass', 5);
+  const card = run.locator('canvas');
+  await expect(card).toHaveAttribute(
+    'aria-label',
+    /^webgrpo: Word problems with a calculator, by grpo\n0\.39 \u2192 0\.96 /,
+  );
+  await expect(page.getByRole('group', { name: 'Choose a task' }), 'nothing else is shown').toBeHidden();
+  await expect(page.getByRole('button', { name: 'Start' })).toHaveCount(0);
   await passTime(page);
   await expectState(page, 'idle');
   expect([asked, alerts, begun, page.workers()]).toEqual([[], [], [], []]);
@@ -83,7 +90,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   context,
 }) => {
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
-  await page.goto(`${address({ ...TINY, steps: 2, seed: 5, 'trainer.testFreq': 1 })}#r=${await sent()}`);
+  await page.goto(`${address({ ...TINY, steps: 2, seed: 5, 'trainer.valBeforeTrain': true })}#r=${await sent()}`);
   await page.getByRole('button', { name: 'Run it here' }).click();
   await expectState(page, 'done');
   await expect(page.getByRole('region', { name: 'Shared run' })).toHaveCount(0);
@@ -93,13 +100,16 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   expect(link.length).toBeLessThan(1500);
 
   const result = page.getByRole('region', { name: 'Result' });
-  const card = result.locator('canvas');
-  await expect(card).toHaveAttribute('aria-label', /pass@1 on held-out problems, after 2 steps/);
+  const card = page.locator('canvas[aria-label]');
+  await expect(card).toHaveAttribute('aria-label', /pass@1 on held-out problems, before training and after 2 steps/);
   await result.getByRole('button', { name: 'Copy text' }).click();
   await expect(result.getByText('Text copied.')).toBeVisible();
   const text = await page.evaluate(() => navigator.clipboard.readText());
-  expect(text).toMatch(/^webgrpo: grpo on gsm8k\n\d\.\d\d pass@1 on held-out problems, after 2 steps\n/);
+  expect(text).toMatch(
+    /^webgrpo: Word problems with a calculator, by grpo\n\d\.\d\d \u2192 \d\.\d\d pass@1 on held-out problems, before training and after 2 steps\n/,
+  );
   expect(text).toContain('seed 5');
+  const answers = /\n\nHeld-out problem \d: .+\nBefore training \(\w+\): .+\nAfter step 2 \(\w+\): .+$/.exec(text)![0];
   const download = page.waitForEvent('download');
   await result.getByRole('button', { name: 'Save picture' }).click();
   expect((await download).suggestedFilename()).toBe('webgrpo-result.png');
@@ -107,6 +117,10 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await page.goto('about:blank');
   await page.goto(link);
   await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('2 steps, seed 5');
+  await expect(card, 'the link has the answers').toHaveAttribute(
+    'aria-label',
+    new RegExp(`${answers.replaceAll(/[^\w\s]/g, '.')}$`),
+  );
   await expectPoints(page, 'reward', 2);
 });
 
@@ -124,8 +138,8 @@ test('a run whose reward was replaced says so: in its notice, on its card, in it
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
   await expect(notice, 'it stays for the next run').toContainText('The next run uses custom rules');
-  const said = 'Reward: pay for guessing (step 1)';
-  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said.replaceAll(/[()]/g, '.')));
+  const said = 'Reward replaced by "pay for guessing" at step 1';
+  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said));
   await page.getByRole('button', { name: 'Copy link' }).click();
   await expect(page.getByText(/^Copied: /)).toBeVisible();
   const link = await page.evaluate(() => navigator.clipboard.readText());
@@ -133,12 +147,14 @@ test('a run whose reward was replaced says so: in its notice, on its card, in it
   await expect(notice).toHaveCount(0);
   await page.getByRole('button', { name: 'Start again' }).click();
   await expectState(page, 'done');
-  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*Changed)/);
+  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*replaced)/);
 
   await page.goto('about:blank');
   await page.goto(link);
   await expect(page.getByRole('region', { name: 'Shared run' })).toContainText(said);
-  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('trains without these changes');
+  await page.getByRole('button', { name: 'Run it here with these changes' }).click();
+  await expectState(page, 'done');
+  await expect(page.locator('#result canvas'), 'the rule was repeated').toHaveAttribute('aria-label', new RegExp(said));
 });
 
 test('a damaged link ends in one error message', async ({ page }) => {

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { comparisonReport } from '../../src/report/comparison.ts';
 import type { ReplayReport } from '../../src/report/replay/replayReport.ts';
 import { expectNoViolations } from './axe.ts';
@@ -196,9 +197,10 @@ test('compare.html hides an algorithm in every chart', async ({ page }) => {
     { 'training/global_step': 0, [PASS]: 0.25 },
     { 'training/global_step': 2, [PASS]: after, 'actor/entropy': 0.5, 'timing_s/step': 60 },
   ];
+  const config = resolveTrainConfig({ name: 'r', model: { path: 'm' } });
   const all = [
-    { algorithm: HOSTILE, settings: 'vanilla', runs: [{ seed: 1, history: history(0.9) }] },
-    { algorithm: 'gspo', settings: 'gspo', runs: [{ seed: 1, history: history(0.5) }] },
+    { algorithm: HOSTILE, config, settings: 'vanilla', runs: [{ seed: 1, history: history(0.9) }] },
+    { algorithm: 'gspo', config, settings: 'gspo', runs: [{ seed: 1, history: history(0.5) }] },
   ];
   const report = comparisonReport({ title: 'two', about: 'of a test', all, target: 0.85, config: 'x: 1' });
   writeWith('compare.html', report);

@@ -25,10 +25,15 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect(page.getByRole('button', { name: 'Show Calm' })).toBeVisible();
   });
 
+  await test.step('asked why it does not learn: what webgrpo doctor prints', async () => {
+    await page.getByLabel('Why Calm does not learn').click();
+    await expect(rows.nth(1).locator('.diagnosis')).toHaveText(/\(\w+-\w+\)\.|^Nothing found in 3 steps\./);
+  });
+
   await test.step('laid over the run shown: a line of its own, in the legend and in the tables', async () => {
     const alone = await inkOf(page, 'length');
     await page.getByRole('checkbox', { name: 'Overlay the curves of Calm' }).check();
-    await expect(page.locator('.run-legend li')).toHaveText(['the run shown', 'Calm']);
+    await expect(page.locator('.run-legend li')).toHaveText([/^Run of /, 'Calm']);
     await expect.poll(() => inkOf(page, 'length')).toBeGreaterThan(alone);
     const chart = page.locator('figure[data-chart="length"]');
     await chart.getByText('Values').click();

@@ -7,13 +7,16 @@ import {
   whyBelow,
   type AlgorithmRuns,
 } from '../../src/report/comparison.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { standalonePage } from '../../src/report/standalonePage.ts';
 
+const CONFIG = resolveTrainConfig({ name: 'r', model: { path: 'm' } });
 const PASS = 'val-core/t/acc/mean@1';
 const line = (step: number, more: Record<string, number> = {}) => ({
   'training/global_step': step,
   'critic/acc/mean': 0.5,
+  'critic/score/mean': 0.5,
   'actor/entropy': 0.3,
   'timing_s/step': 30,
   ...more,
@@ -25,8 +28,16 @@ const run = (seed: number, passes: number[]) => ({
   ),
 });
 const ALL: AlgorithmRuns[] = [
-  { algorithm: 'grpo', settings: 'vanilla', runs: [run(1, [0.25, 0.5, 0.9]), run(2, [0.25, 0.7, 0.8])] },
-  { algorithm: 'gspo', settings: 'gspo', runs: [run(1, [0.25, 0.5]), { seed: 2, history: [] }] },
+  {
+    algorithm: 'grpo',
+    config: CONFIG,
+    settings: 'vanilla',
+    runs: [run(1, [0.25, 0.5, 0.9]), run(2, [0.25, 0.7, 0.8])],
+  },
+  {
+    ...{ algorithm: 'gspo', config: CONFIG, settings: 'gspo' },
+    runs: [run(1, [0.25, 0.5]), { seed: 2, history: [] }],
+  },
 ];
 
 test('curves: mean and range over the seeds that reached a step, null if none did', () => {
@@ -53,19 +64,23 @@ test('rows: the mean over seeds reaches the target, and a note explains the runs
   );
 });
 
-test.each([
-  [{ frac_reward_zero_std: 0.8 }, '80% of its groups score the same throughout and teach nothing'],
-  [{ 'actor/pg_clipfrac': 0.5 }, '50% of its tokens are clipped: the updates hardly move it'],
-  [{ 'actor/entropy': 0.01 }, 'its entropy is down to 0.010 nats: it no longer tries anything new'],
-])('why a run stays below: %o', (more, want) => {
-  expect(whyBelow([[1, 2, 3, 4].map((step) => line(step, more))], 0)).toBe(want);
+const NEVER = { frac_reward_zero_std: 1, 'solved/none': 1 };
+
+test('why runs stay below: the cause that doctor finds in most of them', () => {
+  const runOf = (more: Record<string, number>) => [1, 2, 3, 4].map((step) => line(step, more));
+  const [clipped, silent, sound] = [runOf({ 'actor/pg_clipfrac': 0.5 }), runOf(NEVER), runOf({})];
+  expect(whyBelow([clipped, sound, clipped], 0, CONFIG)).toBe(
+    'Most tokens are clipped: the updates hardly move the policy',
+  );
+  expect(whyBelow([silent], 0, CONFIG)).toBe('The reward never fires: no sample is better than another');
+  expect(whyBelow([silent, clipped], 0, CONFIG)).toBe('flat over the last quarter of the steps');
 });
 
 test('why a run stays below: it fell back, or had not finished rising', () => {
   const peaked = [1, 2, 3, 4].map((step) => line(step, { [PASS]: step === 2 ? 0.8 : 0.4 }));
-  expect(whyBelow([peaked], 0.4)).toBe('fell back from 0.80: the updates are too large, lower actor.optim.lr');
+  expect(whyBelow([peaked], 0.4, CONFIG)).toBe('fell back from 0.80: the updates are too large, lower actor.optim.lr');
   const rising = [1, 2, 3, 4].map((step) => line(step, { 'critic/acc/mean': step / 10 }));
-  expect(whyBelow([rising], 0)).toBe('still rising (+0.10 over the last quarter): give it more steps');
+  expect(whyBelow([rising], 0, CONFIG)).toBe('still rising (+0.10 over the last quarter): give it more steps');
 });
 
 test('the page needs no other file, and its data cannot contain markup', () => {
@@ -94,6 +109,7 @@ test('runs that are equal bit for bit are named, with the reason', () => {
   const of = (algorithm: string, updates: number, ...runs: Metrics[][]): AlgorithmRuns => ({
     ...{
       algorithm,
+      config: CONFIG,
       settings: `${algorithm}, rloo`,
       updates,
       runs: runs.map((lines, seed) => ({ seed, history: lines })),

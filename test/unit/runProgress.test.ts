@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
+import { headlineOf, smoothed } from '../../demo/state/measured.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
 import { explainLoss } from '../../src/grpo/losses/explain.ts';
@@ -138,4 +139,34 @@ test('docs/guides/no-learning.md quotes what a run reports', () => {
   ];
   expect(quoted).toHaveLength(said.length);
   quoted.forEach((text, i) => expect(said[i].slice(0, text.length)).toBe(text));
+});
+
+test('the headline compares held-out problems, and the tries of the steps until they are evaluated', () => {
+  const line = (step: number, acc?: number, held?: number): Metrics => ({
+    'training/global_step': step,
+    ...(acc !== undefined && { 'critic/acc/mean': acc }),
+    ...(held !== undefined && { 'val-core/gsm8k/acc/mean@1': held }),
+  });
+  expect(headlineOf([])).toEqual({ numbers: [], caption: 'Share of problems solved', now: 'Appears after step 1' });
+  const [first, second] = [line(1, 0.25), line(2, 0.5)];
+  expect(headlineOf([first])).toMatchObject({ numbers: [0.25], caption: 'Share of tries solved, step 1' });
+  const start = line(0, undefined, 0.39);
+  expect(headlineOf([start, first, second])).toEqual({
+    numbers: [0.25, 0.5],
+    caption: 'Share of tries solved, step 1 and step 2',
+    now: 'Held-out problems before training: 0.39',
+  });
+  expect(headlineOf([start, first, line(2, 0.5, 0.88), line(3, 0.75)], 80)).toEqual({
+    numbers: [0.39, 0.88],
+    caption: 'Share solved, held-out problems, step 2 of 80',
+    now: 'Tries of step 3: 0.75 solved',
+  });
+  expect(headlineOf([line(80, undefined, 0.98)]), 'a shared run').toMatchObject({ numbers: [0.98], now: '' });
+});
+
+test('a smoothed curve starts at its first value and follows a jump slowly', () => {
+  expect(smoothed([1, 1, 1])).toEqual([1, 1, 1]);
+  const [, second, third] = smoothed([0, 1, 1]);
+  expect(second).toBeCloseTo(0.4 / 0.64, 10);
+  expect(third).toBeCloseTo(0.64 / 0.784, 10);
 });

@@ -1,6 +1,7 @@
 /** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
 import { expect, test, vi } from 'vitest';
+import { comparisonOf } from '../../demo/state/tries/comparison.ts';
 import { drawCard } from '../../demo/views/result/card.ts';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
 import {
@@ -36,7 +37,7 @@ test("a group's text says what it teaches, or why nothing", () => {
     'All 3 tries earned 1.00. Equal rewards give no advantage and no gradient, so the update skips this group.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
-    '1 of 4 are right. The update makes right tries more likely (advantage +1.50) and wrong ones less likely (\u22120.50).',
+    'GRPO: 1 of 4 tries are correct. The update makes these more likely (advantage +1.50) and the others less likely (\u22120.50).',
   );
   expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
     'Rewards range from 0.10 to 0.20: 1 more likely after the update (up to +0.70), 1 less likely (up to \u22120.70).',
@@ -73,12 +74,40 @@ test('the numbers of a result card end before its chart, in any font', () => {
   vi.stubGlobal('document', {});
   vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => 'x' }));
   const rewards = [1, 2].map((step) => ({ step, value: 0.5 }));
-  const content = { title: 'grpo on sums', changed: '', caption: '', facts: [], rewards, tries: [] };
+  const content = { title: 'grpo on sums', changed: '', caption: '', facts: [], rewards, comparison: undefined };
   for (const numbers of [['0.31', '0.84'], ['0.84'], ['0.00', '1.00']]) {
     const { canvas, written } = widePen();
     drawCard(canvas, { ...content, numbers });
     for (const number of numbers) expect(written.find(({ text }) => text === number)!.right, number).toBeLessThan(680);
   }
+});
+
+test('a comparison has one held-out problem: the first that one model solved and the other did not', () => {
+  const said = (step: number, group: number, acc: number): LoggedRollout => ({
+    ...tryOf(group, acc, acc, null),
+    step,
+    promptMessages: 2,
+    messages: [
+      { role: 'system', content: 'Calculate.' },
+      { role: 'user', content: `What is ${group} + 2?` },
+      { role: 'assistant', content: '<tool_call>{"name":"calculator","arguments":{"expression":"1+2"}}</tool_call>' },
+      { role: 'tool', content: '3' },
+      { role: 'assistant', content: `${acc}` },
+    ],
+  });
+  const [before, after] = [
+    [said(0, 0, 0), said(0, 1, 0), said(0, 1, 1), said(0, 2, 1)],
+    [said(9, 0, 0), said(9, 1, 1), said(9, 2, 0)],
+  ];
+  expect(comparisonOf(before, after)).toEqual({
+    number: 2,
+    problem: 'What is 1 + 2?',
+    before: { step: 0, right: false, text: 'calculator(1+2) = 3 0' },
+    after: { step: 9, right: true, text: 'calculator(1+2) = 3 1' },
+  });
+  expect(comparisonOf(before, [said(9, 0, 0)])?.number, 'no verdict differs').toBe(1);
+  expect(comparisonOf(before, [{ ...said(9, 0, 1), problem: 'another' }])).toBeUndefined();
+  expect(comparisonOf([], after)).toBeUndefined();
 });
 
 test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {

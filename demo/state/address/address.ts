@@ -4,7 +4,7 @@ import { closest } from 'fastest-levenshtein';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { isShipped } from '../../engine/configs.ts';
 
-/** Parameters in the order in which a link has them. docs/guides/page.md explains each. */
+/** Parameters in the order in which a link has them. docs/inside/page.md explains each. */
 const PARAMETERS = [
   ...['config', 'algorithm', 'loss', 'lr', 'steps', 'n', 'seed', 'task', 'set'],
   ...['hub', 'autostart', 'resume', 'room'],

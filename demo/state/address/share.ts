@@ -6,12 +6,15 @@
  * difference to the previous one). Then for each curve of CURVES: points, the line of each point (as a difference), lowest and highest
  * value (float32), and the values between them (one or two bytes, high byte first). Integers are LEB128.
  * Version 2 ends with the changes during the run, as the text of changes.jsonl. A run without changes has version 1.
+ * Version 3 has these changes too, then the comparison of two answers: number and text of the problem, and step, verdict and text of each
+ * answer.
  */
 
 import { InputError } from '../../../src/errors.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
 import { spreadOut } from '../../../src/runs/rollouts.ts';
+import type { ComparedAnswer, Comparison } from '../tries/comparison.ts';
 import { changesText, readChanges, type RunChange } from '../../storage/runChanges.ts';
 
 export interface SharedResult {
@@ -23,6 +26,8 @@ export interface SharedResult {
   trainedTokens: number;
   /** Settings and rules that were changed during the run. A rule's code is '' if the changes were too long for a link. */
   changes: readonly RunChange[];
+  /** Two answers to one problem, truncated; undefined if not included. */
+  comparison?: Comparison | undefined;
 }
 
 interface Curve {
@@ -46,19 +51,21 @@ const CURVES: readonly Curve[] = [
   { metric: 'response_length/p90', bytes: 1 },
 ];
 
-const [VERSION, WITH_CHANGES] = [1, 2];
+const [VERSION, WITH_CHANGES, WITH_ANSWERS] = [1, 2, 3];
 const MAX_TEXT = 20_000;
 const MAX_BYTES = 100_000;
 const MAX_LINES = 400;
 const MAX_STEP = 10_000_000;
 const MAX_NAME = 80;
 const MAX_CHANGES = 30_000;
+/** Maximum number of characters of a problem or an answer. */
+const MAX_ANSWER = 600;
 const MAX_COUNT = 2 ** 48;
 const MAX_VALUE = 1e9;
 
 /** Returns the text after `#r=`. */
 export async function encodeResult(result: SharedResult): Promise<string> {
-  const { history, adapter, seconds, trainedTokens, changes } = result;
+  const { history, adapter, seconds, trainedTokens, changes, comparison } = result;
   const lines = thinned(history);
   const out = new Writer();
   out.text(adapter.replace(NOT_PRINTED, '').slice(0, MAX_NAME));
@@ -76,9 +83,11 @@ export async function encodeResult(result: SharedResult): Promise<string> {
     const values = points.map(({ value }) => value);
     if (values.length > 0) out.values(values, bytes);
   }
-  if (changes.length > 0) out.text(changesText(changes));
+  if (changes.length > 0 || comparison) out.text(changesText(changes));
+  if (comparison) writeComparison(out, comparison);
+  const version = comparison ? WITH_ANSWERS : changes.length > 0 ? WITH_CHANGES : VERSION;
   const packed = await through(out.bytes(), new CompressionStream('deflate-raw'), Infinity);
-  const text = toBase64Url(Uint8Array.of(changes.length > 0 ? WITH_CHANGES : VERSION, ...packed));
+  const text = toBase64Url(Uint8Array.of(version, ...packed));
   if (text.length <= MAX_TEXT && changesText(changes).length <= MAX_CHANGES) return text;
   return encodeResult({
     ...result,
@@ -106,7 +115,7 @@ async function decoded(text: string): Promise<SharedResult> {
   check(text.length <= MAX_TEXT, `it has ${text.length} characters, at most ${MAX_TEXT} are allowed`);
   check(/^[\w-]+$/.test(text), 'it contains invalid characters');
   const [version, ...packed] = fromBase64Url(text);
-  check(version === VERSION || version === WITH_CHANGES, 'it does not begin as a link of this page does');
+  check([VERSION, WITH_CHANGES, WITH_ANSWERS].includes(version), 'it does not begin as a link of this page does');
   const from = new Reader(await through(Uint8Array.from(packed), new DecompressionStream('deflate-raw'), MAX_BYTES));
   const adapter = from.text(MAX_NAME);
   check(!adapter.match(NOT_PRINTED), 'the GPU name is invalid');
@@ -118,10 +127,11 @@ async function decoded(text: string): Promise<SharedResult> {
     const values = at.length > 0 ? from.values(at.length, bytes) : [];
     at.forEach((line, i) => (history[line][metric] = values[i]));
   }
-  const changes = version === WITH_CHANGES ? changesIn(from.text(MAX_CHANGES)) : [];
+  const changes = version >= WITH_CHANGES ? changesIn(from.text(MAX_CHANGES)) : [];
+  const comparison = version === WITH_ANSWERS ? readComparison(from) : undefined;
   check(from.atEnd, 'extra data at the end');
   check(history.length > 0, 'it has no steps');
-  return { history, adapter, seconds, trainedTokens, changes };
+  return { history, adapter, seconds, trainedTokens, changes, ...(comparison && { comparison }) };
 }
 
 function changesIn(text: string): RunChange[] {
@@ -132,6 +142,27 @@ function changesIn(text: string): RunChange[] {
       'a rule is unnamed',
     );
   return changes;
+}
+
+function writeComparison(out: Writer, { number, problem, before, after }: Comparison): void {
+  const text = (whole: string) => out.text([...whole.replace(NOT_PRINTED, '')].slice(0, MAX_ANSWER / 2).join(''));
+  out.integer(number);
+  text(problem);
+  for (const answer of [before, after]) {
+    out.integer(answer.step);
+    out.integer(answer.right ? 1 : 0);
+    text(answer.text);
+  }
+}
+
+function readComparison(from: Reader): Comparison {
+  const text = () => {
+    const read = from.text(MAX_ANSWER);
+    check(!read.match(NOT_PRINTED), 'an answer in it is invalid');
+    return read;
+  };
+  const answer = (): ComparedAnswer => ({ step: from.integer(MAX_STEP), right: from.integer(1) === 1, text: text() });
+  return { number: from.integer(MAX_STEP), problem: text(), before: answer(), after: answer() };
 }
 
 /** Control characters, and characters that change the direction of writing. */

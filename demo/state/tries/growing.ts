@@ -1,5 +1,6 @@
 /** Shows tries as they are scored, problem by problem, at most once per frame. */
 
+import { batch } from '@preact/signals';
 import type { Sample } from '../../../src/grpo/update/batch.ts';
 import { type LoggedRollout, loggedRollouts } from '../../../src/runs/rollouts.ts';
 import { growing, tries } from '../page.ts';
@@ -21,7 +22,7 @@ function flush(): void {
   const before = shown === tries.value && shown[0]?.step === step ? shown : [];
   shown = [...before, ...waiting].sort((a, b) => a.group - b.group);
   waiting = [];
-  [tries.value, growing.value] = [shown, true];
+  batch(() => ([tries.value, growing.value] = [shown, true]));
 }
 
 /** Called when no more tries will follow. The existing ones stay unchanged. */
@@ -34,5 +35,5 @@ export function endTries(): void {
 export function showTries(complete: readonly LoggedRollout[]): void {
   cancelAnimationFrame(frame);
   [frame, waiting, shown] = [0, [], []];
-  [tries.value, growing.value] = [complete, false];
+  batch(() => ([tries.value, growing.value] = [complete, false]));
 }

@@ -3,7 +3,7 @@
 import { batch, computed, effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { tokensOf } from '../../training/tokens.ts';
-import { shownStep, stepsDone, tries } from '../page.ts';
+import { growing, shownStep, stepsDone, tries } from '../page.ts';
 
 type Following = 'newest' | 'step' | 'nothing';
 
@@ -24,8 +24,12 @@ export const isHeld = computed(() => following.value !== 'newest');
 
 const stepOf = (of: readonly LoggedRollout[]) => of.at(0)?.step;
 
+/** Tries of the last complete step, which stay on the screen until the next step is complete; empty = none of this run. */
+let complete: readonly LoggedRollout[] = [];
+
 effect(() => {
   const newest = tries.value;
+  if (!growing.value) complete = newest;
   const mode = newest.length === 0 ? 'newest' : following.peek();
   const sameStep = stepOf(newest) === stepOf(shownTries.peek());
   if (mode === 'newest') showNewest();
@@ -38,10 +42,11 @@ export const olderStep = computed(() => {
   return step === undefined || step >= stepsDone.value ? undefined : step;
 });
 
-/** Follows the newest step again. */
+/** Follows the run again: shows the last complete step, or the growing first one. */
 export function showNewest(): void {
   batch(() => {
-    [following.value, pickedGroup.value, shownTries.value] = ['newest', undefined, tries.peek()];
+    const newest = growing.peek() && complete.length > 0 ? complete : tries.peek();
+    [following.value, pickedGroup.value, shownTries.value] = ['newest', undefined, newest];
     shownStep.value = undefined;
   });
 }

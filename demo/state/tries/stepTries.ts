@@ -1,21 +1,12 @@
 /** Tries of the steps since the page was opened. Older ones are in the saved run. */
 
-import { effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { savedRuns } from '../../storage/saved.ts';
-import { shownRun, tries } from '../page.ts';
+import { shownRun } from '../page.ts';
+import { forgetAnswers } from './comparison.ts';
 
 /** Maximum number of steps whose tries stay in memory. */
 const MOST = 50;
-
-/** Tries of the first step that the page has seen of a run. */
-export const firstTries = signal<readonly LoggedRollout[]>([]);
-
-effect(() => {
-  const [now, first] = [tries.value, firstTries.peek()];
-  const step = now.at(0)?.step;
-  if (step === undefined || first.length === 0 || step <= first[0].step) firstTries.value = now;
-});
 
 const seen = new Map<number, readonly LoggedRollout[]>();
 
@@ -25,10 +16,10 @@ export function keepTries(of: readonly LoggedRollout[]): void {
   for (const step of seen.keys()) if (seen.size > MOST) seen.delete(step);
 }
 
-/** Drops all tries. */
+/** Drops all tries, and the answers to held-out problems. */
 export function forgetTries(): void {
   seen.clear();
-  firstTries.value = [];
+  forgetAnswers();
 }
 
 /** Returns the tries of a step; empty if they were not kept. */

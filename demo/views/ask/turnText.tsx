@@ -1,6 +1,6 @@
 /** A turn of the model: plain text, formatted tool calls, and the marked answer. */
 
-import { CALL, readCall } from '../calls.ts';
+import { CALL, readCall } from '../../state/tries/calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source}|#### [^\\n]*|<answer>[^<]*</answer>)`);
 

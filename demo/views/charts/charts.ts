@@ -24,8 +24,13 @@ export class Charts {
     this.show([]);
   }
 
-  /** Replaces the shown steps. @param marks steps to mark in every chart */
-  show(history: readonly Metrics[], others: readonly OtherRun[] = [], marks: readonly Mark[] = []): void {
+  /** Replaces the shown steps. @param marks steps to mark in every chart @param name of the shown run */
+  show(
+    history: readonly Metrics[],
+    others: readonly OtherRun[] = [],
+    marks: readonly Mark[] = [],
+    name = 'This run',
+  ): void {
     const shown = new Set(this.#charts.map(({ figure }) => figure.dataset['chart']));
     this.#append(criterionCharts(history).filter(({ id }) => !shown.has(id)));
     const ends = [history, ...others.map((other) => other.history)].map(
@@ -33,7 +38,7 @@ export class Charts {
     );
     const lastStep = Math.max(FEWEST_STEPS, ...ends);
     this.#charts.forEach((chart) => chart.show({ history, others, marks, lastStep }));
-    this.#name(others);
+    this.#name(others, name);
   }
 
   #append(specs: readonly ChartSpec[]): void {
@@ -48,9 +53,9 @@ export class Charts {
   }
 
   /** Labels the lines by run. A single run needs no label. */
-  #name(others: readonly OtherRun[]): void {
+  #name(others: readonly OtherRun[], shown: string): void {
     this.#legend.hidden = others.length === 0;
-    const names = [{ name: 'the run shown', slot: -1 }, ...others];
+    const names = [{ name: shown, slot: -1 }, ...others];
     const items = names.map(({ name, slot }) => el('li', '', sample(slot), name));
     const text = names.map(({ name, slot }) => `${slot} ${name}`).join();
     if (this.#legend.dataset['runs'] === text) return;

@@ -161,13 +161,17 @@ export class LiveChart {
   }
 }
 
-/** The main line of a run is solid; each other run has its own colour and dashes. */
+/** The main line of a run is solid, or faint under its moving average; each other run has its own colour and dashes. */
 function linesOf({ series, marked }: ChartSpec, others: readonly OtherRun[]): Line[] {
   return [
-    ...series.map(({ label }, s): Line =>
-      s === 0
-        ? { label, colour: '--accent', width: 2, points: marked ? 8 : 0 }
-        : { label, colour: '--accent', width: 1.25, dash: [4, 4], points: marked ? 6 : 0 },
+    ...series.map(({ label, smooth }, s): Line =>
+      smooth
+        ? { label, colour: '--accent', width: 2, points: 0 }
+        : s === 0 && series.some((other) => other.smooth)
+          ? { label, colour: '--accent', width: 1.25, points: 0, opacity: 0.4 }
+          : s === 0
+            ? { label, colour: '--accent', width: 2, points: marked ? 8 : 0 }
+            : { label, colour: '--accent', width: 1.25, dash: [4, 4], points: marked ? 6 : 0 },
     ),
     ...others.map(({ name, slot }): Line => ({
       label: name,

@@ -5,6 +5,13 @@ import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
 
 type Read = (metrics: Metrics) => number | undefined;
 
+interface Series {
+  label: string;
+  read: Read;
+  /** True for a moving average over the values, because single steps have few problems. */
+  smooth?: boolean;
+}
+
 export interface ChartSpec {
   id: string;
   title: string;
@@ -12,7 +19,7 @@ export interface ChartSpec {
   /** A sentence about the curve, for a reader who sees it for the first time. */
   hint: string;
   /** The first series is the main one: solid, shown in the header, and used for other runs. */
-  series: { label: string; read: Read }[];
+  series: Series[];
   /** Lowest and highest value that the axis always includes. */
   atLeast: [number, number];
   /** True if values are rare, so that each is marked. */
@@ -29,8 +36,11 @@ export const CHARTS: ChartSpec[] = [
     id: 'reward',
     title: 'Reward',
     unit: 'mean per try',
-    hint: 'Mean reward of the tries of a step.',
-    series: [{ label: 'reward', read: metric('critic/score/mean') }],
+    hint: 'Mean reward of the tries of a step. Faint: single steps. Solid: their moving average.',
+    series: [
+      { label: 'reward', read: metric('critic/score/mean') },
+      { label: 'smoothed', read: metric('critic/score/mean'), smooth: true },
+    ],
     atLeast: [0, 1],
   },
   {

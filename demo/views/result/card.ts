@@ -3,11 +3,10 @@
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { ModelConfig } from '../../../src/model/config.ts';
 import { parameterCount } from '../../../src/model/params.ts';
-import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { plural } from '../../../src/ui/format.ts';
 import type { Measured } from '../../state/measured.ts';
-import { CALL, readCall } from '../calls.ts';
-import { isRight } from '../tries/groups.ts';
+import { taskTitle } from '../../state/recipes.ts';
+import type { ComparedAnswer, Comparison } from '../../state/tries/comparison.ts';
 
 interface Source {
   config: TrainConfig;
@@ -15,17 +14,10 @@ interface Source {
   adapter: string;
   /** Undefined if the engine is closed. */
   model: ModelConfig | undefined;
-  first: readonly LoggedRollout[];
-  last: readonly LoggedRollout[];
+  /** Undefined if the page has not seen both evaluations. */
+  comparison: Comparison | undefined;
   /** Settings and rules that were changed during the run; '' = none. */
   changed: string;
-}
-
-interface ShownTry {
-  step: number;
-  problem: string;
-  answer: string;
-  right: boolean;
 }
 
 export interface CardContent {
@@ -36,19 +28,16 @@ export interface CardContent {
   caption: string;
   facts: string[];
   rewards: Measured['rewards'];
-  /** The first try of the first step and of the last. */
-  tries: ShownTry[];
+  comparison: Comparison | undefined;
 }
 
 /** Returns the content of a run's card. */
-export function contentOf({ config, measured, adapter, model, first, last, changed }: Source): CardContent {
+export function contentOf({ config, measured, adapter, model, comparison, changed }: Source): CardContent {
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
-  const task = config.task.module === undefined ? config.task.name : 'a custom task';
   const size = model && `${millions(parameterCount(model))} parameters`;
-  const isTwo = first.length > 0 && last.length > 0 && first[0].step < last[0].step;
   return {
-    title: `${config.algorithm.name} on ${task}`,
-    changed: changed === '' ? '' : `Changed: ${changed}`,
+    title: `${taskTitle(config)}, by ${config.algorithm.name}`,
+    changed: changed,
     numbers: [...(before === undefined ? [] : [before.toFixed(2)]), after!.value.toFixed(2)],
     caption:
       `pass@1 on held-out problems, ${before === undefined ? '' : 'before training and '}after ${plural(after!.step, 'step')}`.trim(),
@@ -56,55 +45,46 @@ export function contentOf({ config, measured, adapter, model, first, last, chang
       ...(size ? [size] : []),
       plural(steps, 'step'),
       ...(seconds > 0 ? [seconds >= 90 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds)} s`] : []),
-      ...(trainedTokens > 0 ? [`${trainedTokens.toLocaleString('en')} tokens trained on`] : []),
+      ...(trainedTokens > 0 ? [`${trainedTokens.toLocaleString('en')} tokens trained`] : []),
       `seed ${config.seed}`,
       ...(adapter ? [adapter] : []),
     ],
     rewards,
-    tries: isTwo ? [shownTry(first[0]), shownTry(last[0])] : [],
+    comparison,
   };
 }
 
 const millions = (n: number): string =>
   n >= 1e6 ? `${(n / 1e6).toFixed(n < 1e7 ? 1 : 0)} M` : `${Math.round(n / 1000)} k`;
 
-const withCalls = (text: string): string =>
-  text.replaceAll(CALL, (call) => {
-    const read = readCall(call);
-    return read ? `${read.shown} ` : call;
-  });
-
-function shownTry(one: LoggedRollout): ShownTry {
-  const { step, messages, promptMessages } = one;
-  const textOf = (part: typeof messages) =>
-    part.map(({ role, content }) => (role === 'tool' ? `= ${content}` : withCalls(content)).trim()).join(' ');
-  return {
-    step,
-    problem: textOf(messages.slice(0, promptMessages).filter(({ role }) => role === 'user')),
-    answer: textOf(messages.slice(promptMessages)),
-    right: isRight(one),
-  };
-}
-
 /** Returns a card's content as text. */
-export function textOf({ title, changed, numbers, caption, facts, tries }: CardContent): string {
+export function textOf({ title, changed, numbers, caption, facts, comparison }: CardContent): string {
   return [
     `webgrpo: ${title}`,
     ...(changed === '' ? [] : [changed]),
     `${numbers.join(' \u2192 ')} ${caption}`,
     facts.join(', '),
-    ...tries.flatMap(({ step, problem, answer, right }) => [
-      '',
-      `First try of step ${step} (${right ? 'right' : 'wrong'}): ${problem}`,
-      answer,
-    ]),
+    ...(comparison
+      ? [
+          '',
+          askedOf(comparison),
+          ...[comparison.before, comparison.after].map((answer) => `${verdictOf(answer)}: ${answer.text}`),
+        ]
+      : []),
   ].join('\n');
 }
 
-const [WIDTH, HEIGHT, EDGE] = [1200, 630, 56];
+const askedOf = ({ number, problem }: Comparison): string => `Held-out problem ${number}: ${problem}`;
+
+const verdictOf = ({ step, right }: ComparedAnswer): string =>
+  `${step === 0 ? 'Before training' : `After step ${step}`} (${right ? 'correct' : 'wrong'})`;
+
+/** Size in pixels. A card without answers is shorter. */
+const [WIDTH, HEIGHT, SHORT, EDGE] = [1200, 630, 364, 56];
 
 /** Draws the card with the current colours and fonts of the page, light or dark. */
 export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void {
+  canvas.height = content.comparison ? HEIGHT : SHORT;
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const pen = canvas.getContext('2d')!;
@@ -129,7 +109,10 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
 
   if (content.changed !== '') {
     font(18, 600);
-    lines(pen, content.changed, 600, 1).forEach((line) => write(line, EDGE, 104, '--bad'));
+    const [band] = lines(pen, content.changed, CHART_X - EDGE - 2 * PAD, 1);
+    pen.fillStyle = colour('--bad-soft');
+    pen.fillRect(EDGE, 88, pen.measureText(band).width + 2 * PAD, 30);
+    write(band, EDGE + PAD, 109, '--bad');
   }
   const [one, two] = content.numbers;
   const parts = two === undefined ? [one] : [one, '\u2192', two];
@@ -147,20 +130,25 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   });
   font(22);
   lines(pen, content.caption, 560, 2).forEach((line, i) => write(line, EDGE, 238 + 28 * i, '--muted'));
-  drawRewards(pen, content.rewards, { x: CHART_X, y: 60, width: WIDTH - EDGE - CHART_X, height: 190 }, colour, font);
+  drawRewards(pen, content.rewards, { x: CHART_X, y: 112, width: WIDTH - EDGE - CHART_X, height: 142 }, colour, font);
 
   font(22, 500);
   lines(pen, content.facts.join('  \u00b7  '), WIDTH - 2 * EDGE, 2).forEach((line, i) =>
     write(line, EDGE, 312 + 30 * i, '--text'),
   );
-  content.tries.forEach((shown, i) => {
-    const width = (WIDTH - 2 * EDGE - 24) / 2;
-    drawTry(pen, shown, { x: EDGE + i * (width + 24), y: 364, width, height: HEIGHT - 364 - 32 }, colour, font);
-  });
+  const { comparison } = content;
+  if (!comparison) return;
+  font(20);
+  const asked = lines(pen, askedOf(comparison), WIDTH - 2 * EDGE, 2);
+  asked.forEach((line, i) => write(line, EDGE, 378 + 26 * i, '--muted'));
+  const [width, y] = [(WIDTH - 2 * EDGE - 24) / 2, 368 + 26 * asked.length];
+  [comparison.before, comparison.after].forEach((answer, i) =>
+    drawAnswer(pen, answer, { x: EDGE + i * (width + 24), y, width, height: HEIGHT - y - 32 }, colour, font),
+  );
 }
 
-/** Left edge of the chart of rewards, and the space between the two numbers and the arrow. */
-const [CHART_X, SPACE] = [680, 26];
+/** Left edge of the chart of rewards, the space between the two numbers and the arrow, and the space inside the band of changes. */
+const [CHART_X, SPACE, PAD] = [680, 26, 10];
 
 /** Returns the sizes in which the numbers and their arrow end before the chart, because fonts differ in width. */
 function fittingSizes(parts: readonly string[], widthOf: (text: string, size: number, weight: number) => number) {
@@ -192,7 +180,7 @@ function drawRewards(
 ): void {
   font(18);
   pen.fillStyle = colour('--muted');
-  pen.fillText('mean reward of a step', x, y);
+  pen.fillText('mean reward per step', x, y);
   if (rewards.length < 2) return;
   const values = rewards.map(({ value }) => value);
   const [low, high] = [Math.min(0, ...values), Math.max(1, ...values)];
@@ -217,9 +205,9 @@ function drawRewards(
   pen.stroke();
 }
 
-function drawTry(
+function drawAnswer(
   pen: CanvasRenderingContext2D,
-  { step, problem, answer, right }: ShownTry,
+  answer: ComparedAnswer,
   { x, y, width, height }: Box,
   colour: Colour,
   font: Font,
@@ -228,18 +216,14 @@ function drawTry(
   pen.beginPath();
   pen.roundRect(x, y, width, height, 12);
   pen.fill();
-  pen.fillStyle = colour(right ? '--good' : '--bad');
+  pen.fillStyle = colour(answer.right ? '--good' : '--bad');
   font(18, 600);
-  pen.fillText(`Step ${step}, first try: ${right ? 'right' : 'wrong'}`, x + 18, y + 32);
-  pen.fillStyle = colour('--muted');
-  font(17);
-  const asked = lines(pen, problem, width - 36, 3);
-  asked.forEach((line, i) => pen.fillText(line, x + 18, y + 62 + 23 * i));
+  pen.fillText(verdictOf(answer), x + 18, y + 32);
   pen.fillStyle = colour('--text');
   font(17, 400, '--mono');
-  const start = y + 62 + 23 * asked.length + 10;
-  const room = Math.max(1, Math.floor((y + height - 12 - start) / 23) + 1);
-  lines(pen, answer, width - 36, room).forEach((line, i) => pen.fillText(line, x + 18, start + 23 * i));
+  const start = y + 64;
+  const most = Math.max(1, Math.floor((y + height - 12 - start) / 23) + 1);
+  lines(pen, answer.text, width - 36, most).forEach((line, i) => pen.fillText(line, x + 18, start + 23 * i));
 }
 
 /** Breaks text into lines of a width. Text beyond `most` lines ends in an ellipsis. */

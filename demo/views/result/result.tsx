@@ -4,13 +4,13 @@ import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { saveFile } from '../../actions/saveFile.ts';
-import { config, history, session, tries } from '../../state/page.ts';
+import { config, history, session, stepsDone } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
 import { changes, changesInWords } from '../../state/rules.ts';
 import { measured } from '../../state/measured.ts';
-import { firstTries } from '../../state/tries/stepTries.ts';
+import { comparison } from '../../state/tries/comparison.ts';
 import type { CardContent } from './card.ts';
-import { stage } from '../../state/stage.ts';
+import { shared, stage } from '../../state/stage.ts';
 
 /** The result; shown for a run that has ended and was evaluated at least once. */
 export function Result() {
@@ -20,21 +20,25 @@ export function Result() {
   return <Card key={history.value.length} />;
 }
 
+/** Content of the card of the run that ended here, or of the shared result. */
 function content(): Promise<CardContent> {
+  const sent = shared.value;
+  const own = { adapter: adapter.value?.name ?? '', model: session.value?.model.config, comparison: comparison.value };
   return import('./card.ts').then(({ contentOf }) =>
     contentOf({
       config: config.value!,
-      measured: measured(history.value),
-      adapter: adapter.value?.name ?? '',
-      model: session.value?.model.config,
-      first: firstTries.value,
-      last: tries.value,
-      changed: changesInWords(changes.value),
+      measured: {
+        ...measured(history.value),
+        ...(sent && { seconds: sent.seconds, trainedTokens: sent.trainedTokens }),
+      },
+      changed: changesInWords(changes.value.filter(({ step }) => step <= stepsDone.value)),
+      ...(sent ? { adapter: sent.adapter, model: undefined, comparison: sent.comparison } : own),
     }),
   );
 }
 
-function Card() {
+/** The card as a picture, with the buttons that copy and save it. */
+export function Card() {
   const canvas = useRef<HTMLCanvasElement>(null);
   const told = useSignal('');
   const text = useSignal('');

@@ -9,6 +9,12 @@ const open = signal(false);
 const Panel = signal<ComponentType | undefined>(undefined);
 const problem = signal<string | undefined>(undefined);
 
+/** Opens the editor and brings it into view. */
+export function openEditor(): void {
+  if (!open.value) toggle();
+  document.getElementById('rules')?.scrollIntoView();
+}
+
 function toggle(): void {
   open.value = !open.value;
   if (!open.value || Panel.value) return;

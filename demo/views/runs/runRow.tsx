@@ -3,7 +3,7 @@
 import { useSignal } from '@preact/signals';
 import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { discard, fork, goOn, rename, save, type Saved, show } from '../../actions/runs.ts';
+import { diagnose, discard, fork, goOn, rename, save, type Saved, show } from '../../actions/runs.ts';
 import { history, shownRun } from '../../state/page.ts';
 import { MOST_OVERLAID, others, overlaid, runs, toggleOverlay } from '../../state/runs.ts';
 import { nameOf } from '../../storage/saved.ts';
@@ -120,7 +120,7 @@ const FILES: Record<Saved, string> = {
 };
 
 function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
-  const asked = useSignal(false);
+  const [asked, diagnosis] = [useSignal(false), useSignal('')];
   const trains = isShown && active.value;
   const name = nameOf(run);
   if (asked.value)
@@ -170,6 +170,13 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
             </button>
           ))}
         </div>
+      </details>
+      <details
+        class="save"
+        onToggle={({ currentTarget }) => currentTarget.open && diagnose(run, (text) => (diagnosis.value = text))}
+      >
+        <summary aria-label={`Why ${name} does not learn`}>Why?</summary>
+        <p class="diagnosis">{diagnosis.value}</p>
       </details>
       <button type="button" aria-label={`Delete ${name}`} disabled={trains} onClick={() => (asked.value = true)}>
         Delete

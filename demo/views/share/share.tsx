@@ -5,11 +5,15 @@ import { useSignal } from '@preact/signals';
 import { currentLink } from '../../actions/addressBar.ts';
 import { start } from '../../actions/controller.ts';
 import { config, history } from '../../state/page.ts';
+import { taskTitle } from '../../state/recipes.ts';
 import { changes, changesInWords } from '../../state/rules.ts';
 import { player, watchRecorded } from '../../recorded/recorded.ts';
 import { putSharedAway } from '../../state/shared.ts';
 import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
+import { measured } from '../../state/measured.ts';
+import { Card } from '../result/result.tsx';
+import { openEditor } from '../rules/rules.tsx';
 import { active, shared, state } from '../../state/stage.ts';
 
 /** Says whose curves are shown, if not those of a run of this page. */
@@ -36,40 +40,61 @@ export function Share() {
   );
 }
 
-/** A shared run's curves, marked as shared, with a button to run it here. */
+const SANDBOX =
+  'Code of rules runs in a sandbox without network, storage or access to this page, only if you choose it here.';
+
+/** Closes the shared run, and opens the editor of rules under its settings. */
+function changeReward(): void {
+  putSharedAway();
+  openEditor();
+}
+
+/** A shared run's result card and curves, marked as shared, with buttons to run it here. */
 function SharedRun() {
   const sent = shared.value;
   const of = config.value;
   if (!sent || !of) return null;
   const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
   const facts = [
-    of.algorithm.name,
-    of.task.module === undefined ? of.task.name : 'a custom task',
+    `${taskTitle(of)}, by ${of.algorithm.name}`,
     `${sent.history.at(-1)!['training/global_step']} steps`,
     `seed ${of.seed}`,
     ...(sent.seconds > 0 ? [minutes] : []),
     ...(sent.adapter === '' ? [] : [`on ${sent.adapter}`]),
   ];
+  const canRepeat =
+    sent.changes.length > 0 && sent.changes.every((change) => !('code' in change) || change.code !== '');
+  const off = !formIsReady.value || state.value === 'no-gpu';
   return (
     <section class="told" aria-label="Shared run">
       <p>
         <b>Shared run: </b>
         {facts.join(', ')}. The curves come from the link and were not computed here.
       </p>
-      {changes.value.length > 0 && (
+      {sent.changes.length > 0 && (
         <p class="changed-rules">
           <b>Changed during the run: </b>
-          {changesInWords(changes.value)}. "Run it here" trains without these changes.
+          {changesInWords(changes.value)}. {canRepeat ? SANDBOX : 'The rules were too long for the link.'}
         </p>
       )}
       <div class="share">
-        <button type="button" disabled={!formIsReady.value || state.value === 'no-gpu'} onClick={() => void start()}>
-          Run it here
+        {canRepeat && (
+          <button type="button" class="primary" disabled={off} onClick={() => void start(undefined, of, sent.changes)}>
+            Run it here with these changes
+          </button>
+        )}
+        <button type="button" class={canRepeat ? '' : 'primary'} disabled={off} onClick={() => void start()}>
+          {sent.changes.length > 0 ? 'Run it here without them' : 'Run it here'}
         </button>
+        <button type="button" onClick={changeReward}>
+          Change the reward
+        </button>
+        <CopyLink />
         <button type="button" onClick={putSharedAway}>
           Close
         </button>
       </div>
+      {measured(sent.history).after && <Card />}
     </section>
   );
 }

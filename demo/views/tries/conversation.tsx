@@ -2,7 +2,7 @@
 
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
-import { CALL, readCall } from '../calls.ts';
+import { CALL, readCall } from '../../state/tries/calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source})`);
 

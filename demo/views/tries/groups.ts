@@ -2,15 +2,13 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import { isRight } from '../../state/tries/comparison.ts';
 
 /** The tries at one problem. */
 export interface Group {
   group: number;
   tries: LoggedRollout[];
 }
-
-/** True if the try counts as right. */
-export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
 const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
 
@@ -76,7 +74,7 @@ export function whatItTeaches(group: Group, expected: number, trains: boolean): 
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
     const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
-    return `${right.length} of ${n} are right. The update makes right tries more likely (advantage ${up}) and wrong ones less likely (${down}).`;
+    return `GRPO: ${right.length} of ${n} tries are correct. The update makes these more likely (advantage ${up}) and the others less likely (${down}).`;
   }
   const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
   const size = (some: number[], most: (...of: number[]) => number) =>

@@ -2,7 +2,8 @@
 
 import { useMemo, useRef } from 'preact/hooks';
 import { pickGroup } from '../../state/tries/shown.ts';
-import { type Group, isRight } from './groups.ts';
+import { isRight } from '../../state/tries/comparison.ts';
+import type { Group } from './groups.ts';
 
 /** Maximum number of tries that are shown as dots; more are shown as a bar. */
 const MAX_DOTS = 16;

@@ -11,6 +11,8 @@ import { config, growing, tries as newestTries } from '../../state/page.ts';
 import { form } from '../../state/settings/settings.ts';
 import { active } from '../../state/stage.ts';
 import { bestFirst, type Group, groupsOf, isCompared, mostTelling, whatItTeaches } from './groups.ts';
+import { Columns } from './columns.tsx';
+import { Loop } from './loop.tsx';
 import { Picker } from './picker.tsx';
 import { Try } from './try.tsx';
 import './tries.css';
@@ -31,40 +33,48 @@ export function Tries() {
   const n = chosen.tries.length;
   return (
     <>
+      <Loop />
       <div class="picker">
         <span class="label">
           {tries[0].step === 0 ? 'Before training' : `Step ${tries[0].step}`}, problem {groups.indexOf(chosen) + 1} of{' '}
           {groups.length}
         </span>
+        <span class="choices">
+          {n > FEW && (
+            <button type="button" class="more" aria-expanded={all.value} onClick={() => (all.value = !all.value)}>
+              {all.value ? 'Show best and worst only' : `Show all ${n} tries`}
+            </button>
+          )}
+          <button type="button" class="follow" aria-disabled={!isHeld.value} onClick={followAgain}>
+            {isHeld.value ? 'Back to live' : 'Live'}
+          </button>
+        </span>
         <Picker groups={groups} chosen={chosen} expected={problemsExpected(tries)} />
-        <button type="button" class="follow" aria-disabled={!isHeld.value} onClick={followAgain}>
-          {isHeld.value ? 'Follow the run' : 'Following'}
-        </button>
       </div>
-      <Problem shown={chosen.tries[0]} />
+      <Problem key={`${tries[0].step} ${chosen.group}`} shown={chosen.tries[0]} />
+      <Columns group={chosen} />
       <p class="teaches">{whatItTeaches(chosen, triesExpected(chosen), active.value)}</p>
       <List group={chosen} all={all.value} />
-      {n > FEW && (
-        <button type="button" class="more" aria-expanded={all.value} onClick={() => (all.value = !all.value)}>
-          {all.value ? 'Show best and worst only' : `Show all ${n} tries`}
-        </button>
-      )}
     </>
   );
 }
 
-/** Returns the number of problems of a step whose tries still arrive; 0 for any other. */
-function problemsExpected([{ step }]: readonly LoggedRollout[]): number {
-  const isNow = growing.value && step > 0 && step === newestTries.value.at(0)?.step;
-  return isNow ? (config.value?.data.trainBatchSize ?? 0) : 0;
+/** True if more tries of this step will arrive. */
+const isGrowing = (step: number): boolean => growing.value && step === newestTries.value.at(0)?.step;
+
+/** Returns the config of the run, or of the form before a run. */
+function configOf(step: number) {
+  const checked = form.checked.value;
+  return step === 0 && !active.value && 'config' in checked ? checked.config : config.value;
 }
 
-/** Returns the number of tries that a problem gets: of the form before a run, otherwise of the run. */
-function triesExpected({ tries: [{ step }, ...rest] }: Group): number {
-  const checked = form.checked.value;
-  const of = step === 0 && 'config' in checked ? checked.config : config.value;
-  return of?.rollout.n ?? 1 + rest.length;
-}
+/** Returns the number of problems of a step whose tries still arrive, or that will follow the untrained model's; 0 for any other. */
+const problemsExpected = ([{ step }]: readonly LoggedRollout[]): number =>
+  step === 0 || isGrowing(step) ? (configOf(step)?.data.trainBatchSize ?? 0) : 0;
+
+/** Returns the number of tries that a problem gets. */
+const triesExpected = ({ tries: [{ step }, ...rest] }: Group): number =>
+  (isGrowing(step) ? configOf(step)?.rollout.n : undefined) ?? 1 + rest.length;
 
 function followAgain(): void {
   if (!isHeld.peek()) return;

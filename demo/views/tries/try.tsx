@@ -8,7 +8,7 @@ import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold, looked } from '../../state/tries/shown.ts';
 import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
-import { isRight } from './groups.ts';
+import { isRight } from '../../state/tries/comparison.ts';
 
 const STOP_REASONS: Record<string, string> = {
   completed: '',
@@ -32,7 +32,6 @@ export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
   return (
     <article class={`try${isOpen ? ' open' : ''}`} aria-label={`Try ${place}`}>
       <Head shown={shown} />
-      {isOpen && tokens ? <Inspector tokens={tokens} shown={shown} /> : <Conversation shown={shown} />}
       <footer>
         <span>{factsOf(shown)}</span>
         {tokens && (
@@ -41,6 +40,12 @@ export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
           </button>
         )}
       </footer>
+      {isOpen && tokens ? (
+        <Inspector tokens={tokens} shown={shown} />
+      ) : (
+        // Created again for each step: elements that are kept would move by the lines of the text above them.
+        <Conversation key={`${shown.step} ${shown.group} ${place}`} shown={shown} />
+      )}
     </article>
   );
 }
@@ -50,7 +55,7 @@ function Head({ shown }: { shown: LoggedRollout }) {
   const right = isRight(shown);
   return (
     <header>
-      <span class={`verdict ${right ? 'right' : 'wrong'}`}>{right ? 'Right' : 'Wrong'}</span>
+      <span class={`verdict ${right ? 'right' : 'wrong'}`}>{right ? 'Correct' : 'Wrong'}</span>
       <span class="number">
         reward <b>{score === null ? 'none' : short(score)}</b>
       </span>

@@ -140,11 +140,13 @@ async function writeComparison(out: string, base: TrainConfig, configs: readonly
 }
 
 async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
-  const { actor, algorithm } = seeds[0];
-  const histories = await Promise.all(seeds.map((config) => historyOf(config)));
+  const [config] = seeds;
+  const { actor, algorithm } = config;
+  const histories = await Promise.all(seeds.map(historyOf));
   return {
     algorithm: algorithm.name,
-    updates: batchTable(seeds[0]).updates,
+    config,
+    updates: batchTable(config).updates,
     settings: `${actor.policyLoss.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
     runs: seeds.map(({ seed }, i) => ({ seed, history: histories[i] })),
   };

@@ -1,0 +1,45 @@
+/** The three parts of a step: try, compare, nudge. The current one is marked while a run trains. */
+
+import type { Phase } from '../../../src/grpo/types.ts';
+import { triesOfStep } from '../../state/progress.ts';
+import { config, phase, scored, stepsDone } from '../../state/page.ts';
+import { active } from '../../state/stage.ts';
+
+const PARTS = [
+  { name: 'Try', hint: 'The model answers each problem several times.' },
+  { name: 'Compare', hint: 'Each try is compared with the other tries at its problem.' },
+  { name: 'Nudge', hint: 'The update makes better tries more likely and worse ones less likely.' },
+] as const;
+
+const PART_OF: Readonly<Record<Phase, (typeof PARTS)[number]['name'] | undefined>> = {
+  generate: 'Try',
+  tools: 'Try',
+  reward: 'Compare',
+  'log-probs': 'Compare',
+  update: 'Nudge',
+  sync: 'Nudge',
+  validate: undefined,
+};
+
+/** Shows the parts, and what has arrived of the step in progress. */
+export function Loop() {
+  const now = active.value && phase.value ? PART_OF[phase.value] : undefined;
+  const of = config.value;
+  const isTrying = now === 'Try' && of;
+  return (
+    <div class="loop">
+      <ol>
+        {PARTS.map(({ name, hint }) => (
+          <li key={name} title={hint} aria-current={name === now ? 'step' : undefined}>
+            {name}
+          </li>
+        ))}
+      </ol>
+      <span class="coming">
+        {isTrying
+          ? `Step ${stepsDone.value + 1}: ${Math.min(scored.value, triesOfStep(of))} of ${triesOfStep(of)} tries`
+          : ''}
+      </span>
+    </div>
+  );
+}
