@@ -11,7 +11,8 @@ export default defineConfig(({ mode }) => ({
   plugins: [inline(), pagePolicy(), ...scriptedPage(mode)],
   root: 'demo',
   base: './',
-  build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },
+  // No asset becomes a data: URL, which a host's policy can forbid to fetch.
+  build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023', assetsInlineLimit: 0 },
   worker: { format: 'es' },
   // If Vite finds a package late, its server reloads the page in the middle of a run.
   optimizeDeps: {

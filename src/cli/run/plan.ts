@@ -9,7 +9,7 @@ import type { LoraConfig } from '../../model/lora/config.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
 import { dtypeNote, type EngineSpec } from '../../workers/engineSpec.ts';
-import { planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
+import { aboveMemory, planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
 import { clock, resolvedAlgorithm, say } from './progress.ts';
 
 /** A run of a smaller model has printed its first step before an estimate would be ready. */
@@ -23,11 +23,13 @@ export const isLarge = (model: ModelConfig): boolean => parameterCount(model) >=
 /** Line printed before kernels compile, which takes seconds on a software adapter. */
 export const COMPILING = 'kernels: compiling';
 
-/** Prints the memory plan of an engine before it is created. @param offered the sizes as the adapter can have them */
-export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes): void {
+/** Prints the memory plan of an engine before it is created. @param offered the sizes as the adapter can have them @param memory bytes of the device */
+export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, memory = Infinity): void {
   const note = dtypeNote(asked, offered);
   if (note) say(note);
   for (const line of planLines(planMemory(offered))) say(line);
+  const warning = aboveMemory(offered, memory);
+  if (warning !== undefined) say(warning);
   say(COMPILING);
 }
 
