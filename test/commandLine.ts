@@ -6,7 +6,7 @@ import type { Io, Signal } from '../src/cli/process/io.ts';
 import { collectWeights } from '../src/model/checkpoint/checkpoint.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { deferred, type Gate } from './scripted/gate.ts';
-import { ScriptedEngine, type ScriptedOptions } from './scriptedEngine.ts';
+import { ScriptedEngine } from './scriptedEngine.ts';
 
 interface Around {
   env?: NodeJS.ProcessEnv;
@@ -90,17 +90,10 @@ const ADAPTER = {
 
 /** Returns the `createEngine` of commands that train: it creates scripted engines, all on one gate. */
 export const scriptedEngines =
-  (gate?: Gate, solve?: ScriptedOptions['solve']): Io['createEngine'] =>
+  (gate?: Gate): Io['createEngine'] =>
   async ({ config, weights, tokenizerJson, tokenizerConfigJson, withReference = false }) => {
     const tensors = weights instanceof Map ? weights : await collectWeights(weights);
     const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
-    const engine = new ScriptedEngine({
-      config,
-      weights: tensors,
-      tokenizer,
-      withReference,
-      ...(gate && { gate }),
-      ...(solve && { solve }),
-    });
+    const engine = new ScriptedEngine({ config, weights: tensors, tokenizer, withReference, ...(gate && { gate }) });
     return Object.assign(engine, { adapter: ADAPTER, destroy: () => undefined });
   };

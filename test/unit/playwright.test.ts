@@ -3,7 +3,7 @@
  * in the page's worker. The real engine: test/gpu/trainCommand.node.test.ts and, by the packed package, test/e2e/pack.test.ts, with --full.
  */
 
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Browser, chromium } from '@playwright/test';
@@ -12,14 +12,10 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { webGpuLaunchOptions } from '../../src/cli/chromium.mjs';
 import { decode, encode, MessageLink } from '../../src/cli/chromium/messageLink.ts';
 import { openPageEngine } from '../../src/cli/chromium/pageEngine.ts';
-import { trainInPage } from '../../src/cli/chromium/trainInPage.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { judgeCourse } from '../../src/report/course.ts';
-import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
-import { withoutTimes } from '../scriptedRuns.ts';
+import { webgrpo } from '../commandLine.ts';
 import { SCRIPTED_CONFIG } from '../scripted/model.ts';
-import { solveWordProblem } from '../scripted/solver.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 
 vi.mock('../../src/workers/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
@@ -37,31 +33,7 @@ const argumentsOf = (name: string) => [
   ...['train', 'configs/gsm8k-tool.yaml', `name=${name}`, `trainer.defaultLocalDir=${defaultLocalDir}`],
   ...SETTINGS,
 ];
-const createEngine = scriptedEngines(undefined, solveWordProblem)!;
-
-function outcome(name: string) {
-  const read = (...path: string[]) => readFileSync(join(defaultLocalDir, name, ...path), 'utf8');
-  const lines = read('metrics.jsonl').trim().split('\n');
-  const state = ['model.safetensors', 'trainer_state.json'].map((file) => read('checkpoints', 'step-3', file));
-  return { metrics: withoutTimes(lines.map((line) => JSON.parse(line) as Metrics)), state };
-}
-
 describe('webgrpo train --in chromium', () => {
-  test('writes the run that Node writes, and resumes and is resumed by it', async () => {
-    const inNode = await webgrpo(argumentsOf('node'), { createEngine });
-    const inPage = new RunningCommand([...argumentsOf('page'), '--in', 'chromium'], {
-      onLine: (line) => line.startsWith('step 2/3') && inPage.signal('SIGINT'),
-    });
-    const { status, said, stdout } = await inPage.done;
-    expect(status, said.join('\n')).toBe(3);
-    expect(said[1]).toMatch(/^browser: Chromium \d.*, headless$/);
-    expect(said.at(-1)).toMatch(/^Stopped and saved\. To resume: .* trainer\.resumeMode=auto --in chromium$/);
-    expect(stdout).toContain('after 2 steps');
-    const resumed = await webgrpo([...argumentsOf('page'), 'trainer.resumeMode=auto'], { createEngine });
-    expect([inNode.status, resumed.status]).toEqual([0, 0]);
-    expect(outcome('page')).toEqual(outcome('node'));
-  });
-
   test('another place, and a second device, are refused', async () => {
     const [other, split] = [
       await webgrpo([...argumentsOf('other'), '--in', 'firefox']),
@@ -90,21 +62,6 @@ describe('in a page', () => {
     browser = await chromium.launch(webGpuLaunchOptions());
   });
   afterAll(() => browser.close());
-
-  test('trainInPage attaches lines and report, and returns the run', async () => {
-    const attached: string[] = [];
-    const info = {
-      outputPath: (...names: string[]) => join(defaultLocalDir, 'results', ...names),
-      attach: async (name: string) => void attached.push(name),
-    };
-    const page = await browser.newPage();
-    const run = await trainInPage(page, info, 'configs/gsm8k-tool.yaml', { overrides: SETTINGS });
-    expect(run.folder).toBe(join(defaultLocalDir, 'results', 'runs', 'gsm8k-tool'));
-    expect(run.history.map((line) => line['training/global_step'])).toEqual([1, 2, 3]);
-    expect(run.summary.steps).toBe(3);
-    expect(run.log.filter((line) => line.startsWith('step '))).toHaveLength(3);
-    expect(attached).toEqual(['report.html', 'train.log']);
-  });
 
   const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
   const config = SCRIPTED_CONFIG;
