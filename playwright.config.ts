@@ -1,8 +1,6 @@
 import { defineConfig } from '@playwright/test';
-import { CHROMIUM_ARGS } from './scripts/lib/chromium.mjs';
+import { webGpuLaunchOptions } from './src/cli/chromium.mjs';
 
-/** Set by the set-up. Otherwise Playwright looks for its own browser. */
-const chromium = process.env['CHROME_PATH'];
 /** Use another port for a second checkout on the same machine. The next port is used too. */
 const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 const isFull = process.env['FULL_TESTS'] === '1';
@@ -26,10 +24,7 @@ export default defineConfig({
   workers: isFull ? 1 : 2, // --full measures the main thread, which needs the machine to itself
   use: {
     actionTimeout: GUARD,
-    launchOptions: {
-      ...(chromium ? { executablePath: chromium } : {}),
-      args: CHROMIUM_ARGS,
-    },
+    launchOptions: webGpuLaunchOptions(),
   },
   projects: [
     { name: 'scripted', ...guarded(GUARD), testIgnore: [...real, ...FULL], use: { baseURL: url(PORT + 1) } },

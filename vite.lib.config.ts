@@ -20,13 +20,14 @@ export default defineConfig({
         yaml: 'src/yaml.ts',
         tfjs: 'src/tfjs.ts',
         node: 'src/node.ts',
+        playwright: 'src/playwright.ts',
         'engine.worker': 'src/workers/engine.worker.ts',
       },
       formats: ['es'],
     },
     rolldownOptions: {
-      // Everything except our own paths.
-      external: (id) => !/^[./]|^[A-Za-z]:\\|^\0/.test(id),
+      // Everything except our own paths, and the compiler's helpers for syntax that the target lacks.
+      external: (id) => !/^[./]|^[A-Za-z]:\\|^\0|^@oxc-project\/runtime\//.test(id),
       output: {
         entryFileNames: '[name].js',
         chunkFileNames: 'chunks/[name]-[hash].js',

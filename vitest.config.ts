@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
-import { CHROMIUM_ARGS } from './scripts/lib/chromium.mjs';
+import { webGpuLaunchOptions } from './src/cli/chromium.mjs';
 import { inline } from './scripts/lib/inline.mjs';
 import tsconfig from './tsconfig.json' with { type: 'json' };
 
@@ -38,7 +38,7 @@ const ISOLATED = [
   ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'heldFolder', 'faults', 'readingOrder', 'mcp', 'mcpConfig'],
   ...['taskModules', 'toolParser', 'javascript', 'rolloutServer', 'rules', 'safetensors', 'simulate', 'serve', 'hub'],
   ...['serveCommand', 'transformersModels', 'realModels', 'exportPeers', 'trackers', 'turnClock'],
-  ...['agentClients'],
+  ...['agentClients', 'playwright'],
 ].map((name) => `test/unit/${name}.test.ts`);
 
 const isFull = process.env['FULL_TESTS'] === '1';
@@ -50,9 +50,6 @@ const GPU_TESTS = {
 };
 
 const UNIT_TESTS = { environment: 'node', testTimeout: 30_000 } as const;
-
-/** Set by the set-up. Otherwise Playwright looks for its own browser. */
-const chromium = process.env['CHROME_PATH'];
 
 /** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
@@ -102,10 +99,7 @@ export default defineConfig({
             screenshotFailures: false,
             instances: [{ browser: 'chromium' }],
             provider: playwright({
-              launchOptions: {
-                ...(chromium ? { executablePath: chromium } : {}),
-                args: CHROMIUM_ARGS,
-              },
+              launchOptions: webGpuLaunchOptions(),
             }),
           },
         },

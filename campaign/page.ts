@@ -5,7 +5,7 @@
 
 import { resolve } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright';
-import { CHROMIUM_ARGS, findChromium } from '../scripts/lib/chromium.mjs';
+import { CHROMIUM_ARGS, webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { mulberry32 } from '../src/model/random.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 import type * as OpfsFaults from './page/opfsFaults.ts';
@@ -187,9 +187,8 @@ export const page: CampaignPart = {
     });
     await server.listen();
     const origin = server.resolvedUrls!.local[0].replace(/\/$/, '').replace('localhost', '127.0.0.1');
-    const executablePath = findChromium();
     const browser = await chromium.launch({
-      ...(executablePath && { executablePath }),
+      ...webGpuLaunchOptions(),
       // By default, Chromium stops a GPU process that crashes repeatedly.
       args: [...CHROMIUM_ARGS, '--disable-gpu-process-crash-limit'],
     });

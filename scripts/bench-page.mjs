@@ -18,7 +18,7 @@
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { CHROMIUM_ARGS } from './lib/chromium.mjs';
+import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { servePage } from './lib/servePage.mjs';
 import { ROOT, setup } from './setup.mjs';
@@ -265,10 +265,7 @@ const round = (ms) => Math.round(ms);
 async function measureAll(short) {
   const { chromium } = await import('playwright');
   const server = await servePage(join(ROOT, 'dist', 'demo'));
-  const browser = await chromium.launch({
-    ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-    args: CHROMIUM_ARGS,
-  });
+  const browser = await chromium.launch(webGpuLaunchOptions());
   // Each visit has its own storage, so that the page does not offer the previous run.
   const visit = async (/** @type {(context: BrowserContext) => Promise<object>} */ work) => {
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });

@@ -13,7 +13,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { CHROMIUM_ARGS } from './lib/chromium.mjs';
+import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -96,10 +96,7 @@ async function measureAll(rounds) {
   const profile = mkdtempSync(join(tmpdir(), 'startup-'));
   // A new browser each time: one that still compiles what the last page requested would delay the next one.
   const once = async () => {
-    const context = await chromium.launchPersistentContext(profile, {
-      ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-      args: CHROMIUM_ARGS,
-    });
+    const context = await chromium.launchPersistentContext(profile, webGpuLaunchOptions());
     return measure(context, address).finally(() => context.close());
   };
   try {

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { BUNDLERS, buildWith, installProject, pack, serveFolder } from './lib/bundlers.mjs';
-import { CHROMIUM_ARGS } from './lib/chromium.mjs';
+import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { exitOnSetupError, messageOf, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -55,10 +55,7 @@ try {
   const tarballs = mkdtempSync(join(tmpdir(), 'webgrpo-pack-'));
   const tarball = pack(ROOT, tarballs);
   const { chromium } = await import('playwright');
-  const browser = await chromium.launch({
-    executablePath: CHROME_PATH,
-    args: CHROMIUM_ARGS,
-  });
+  const browser = await chromium.launch(webGpuLaunchOptions({ CHROME_PATH }));
   process.stdout.write('| bundler | builds and trains, page and worker |\n| --- | --- |\n');
   for (const name of names) {
     const ok = await tryBundler(name, tarball, browser);

@@ -8,7 +8,7 @@
 
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { CHROMIUM_ARGS } from './lib/chromium.mjs';
+import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { exitOnSetupError, messageOf, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -194,10 +194,7 @@ async function takeAll(names) {
   const [{ createServer }, { chromium }] = [await import('vite'), await import('playwright')];
   const server = await createServer({ configFile: join(ROOT, 'vite.config.ts'), server: { host: '127.0.0.1' } });
   await server.listen(0);
-  const browser = await chromium.launch({
-    ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-    args: CHROMIUM_ARGS,
-  });
+  const browser = await chromium.launch(webGpuLaunchOptions());
   try {
     const address = server.resolvedUrls?.local[0] ?? '';
     for (const name of names) {

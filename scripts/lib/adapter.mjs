@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { swiftShaderBeside } from '../../src/cli/swiftShader.mjs';
+import { swiftShaderBeside } from '../../src/cli/chromium.mjs';
 import { ensureChromium } from './chromium.mjs';
 import { howToInstall } from './requirements.mjs';
 import { say, SetupError } from './say.mjs';

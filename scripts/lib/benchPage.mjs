@@ -3,7 +3,7 @@
 import { createReadStream, existsSync, mkdirSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
-import { CHROMIUM_ARGS } from './chromium.mjs';
+import { webGpuLaunchOptions } from '../../src/cli/chromium.mjs';
 import { say } from './say.mjs';
 
 /** @type {Record<string, string>} */
@@ -66,10 +66,7 @@ async function buildPage(root) {
  */
 export async function withPage(address, hostFunctions, work) {
   const { chromium } = await import('playwright');
-  const browser = await chromium.launch({
-    ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-    args: CHROMIUM_ARGS,
-  });
+  const browser = await chromium.launch(webGpuLaunchOptions());
   try {
     const page = await browser.newPage();
     page.on('pageerror', (error) => process.stderr.write(`page: ${error.message}\n`));

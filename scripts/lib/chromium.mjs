@@ -1,37 +1,10 @@
 /** Finds a full Chromium (the headless shell has no WebGPU), or installs one. */
 
 import { existsSync } from 'node:fs';
-import { installedChromium } from '../../src/cli/swiftShader.mjs';
+import { chosenChromium } from '../../src/cli/chromium.mjs';
 import { aptInstall } from './apt.mjs';
 import { howToInstall, isDebian, thisSystem } from './requirements.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
-
-/** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than this project's page. */
-const POPUP = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'];
-
-/** Features that Playwright disables itself. Our switch must repeat them, because the last one wins. */
-const DISABLED_BY_PLAYWRIGHT = [
-  'AvoidUnnecessaryBeforeUnloadCheckSync',
-  'DestroyProfileOnBrowserClose',
-  'HttpsUpgrades',
-  'HttpsFirstBalancedModeAutoEnable',
-  'LensOverlay',
-  'MediaRouter',
-  'PaintHolding',
-  'ThirdPartyStoragePartitioning',
-  'AvoidCorsURLLoaderRestartOnRedirect',
-  'OptimizationHints',
-  'NetworkTimeServiceQuerying',
-  'AimEnabled',
-  'PreconnectToSearch',
-];
-
-/** Switches for every launch by Playwright. */
-export const CHROMIUM_ARGS = [
-  '--no-sandbox',
-  '--enable-unsafe-webgpu', // otherwise headless Chromium hides its software adapter
-  `--disable-features=${[...POPUP, ...DISABLED_BY_PLAYWRIGHT].join(',')}`,
-];
 
 /** Returns the path of a Chromium or Chrome executable, or '' if not found. Throws SetupError for a wrong CHROME_PATH. */
 export function findChromium(env = process.env) {
@@ -39,7 +12,7 @@ export function findChromium(env = process.env) {
     if (existsSync(env.CHROME_PATH)) return env.CHROME_PATH;
     throw new SetupError(`CHROME_PATH is "${env.CHROME_PATH}", which does not exist. Correct it or unset it.`);
   }
-  return installedChromium(env);
+  return chosenChromium(env);
 }
 
 /** Finds or installs a Chromium, for the tests and, without a hardware GPU, for its software adapter. */

@@ -6,7 +6,7 @@ import { delimiter } from 'node:path';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
-import { hasVulkanDriver, installedChromium, swiftShaderBeside } from './swiftShader.mjs';
+import { chosenChromium, hasVulkanDriver, swiftShaderBeside } from './chromium.mjs';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;
@@ -58,8 +58,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   const { env } = process;
   checkDrivers(env, true);
   const isChosen = env['VK_ICD_FILENAMES'] ?? env['VK_DRIVER_FILES'];
-  const icd =
-    process.platform === 'linux' && !isChosen ? swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env)) : '';
+  const icd = process.platform === 'linux' && !isChosen ? swiftShaderBeside(chosenChromium(env)) : '';
   // Without any driver Dawn would print the Vulkan loader's warnings, although SwiftShader works.
   const first = icd && !hasVulkanDriver(env) ? undefined : await make();
   if (first && !first.adapter) checkDrivers(env);

@@ -80,7 +80,7 @@ test('the tarball holds what its documents link to, and nothing of the benchmark
 test('every entry loads in Node, by import and by require', () => {
   const { exports } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as { exports: object };
   const names = Object.keys(exports).filter(
-    (name) => !name.includes('*') && !['./worker', './package.json'].includes(name),
+    (name) => !name.includes('*') && !['./worker', './playwright', './package.json'].includes(name),
   );
   const imports = names.map((name) => `await import(${JSON.stringify(join('webgrpo', name))});`);
   run(process.execPath, ['--input-type=module', '--eval', imports.join('\n')], project);
@@ -126,7 +126,9 @@ for (const [moduleResolution, module] of [
     const folder = join(project, `types-${moduleResolution}`);
     cpSync('examples', folder, { recursive: true, filter: (file) => !/\.\w+$/.test(file) || file.endsWith('.ts') });
     const { exports } = JSON.parse(readFileSync('package.json', 'utf8')) as { exports: Record<string, object> };
-    const entries = Object.keys(exports).filter((name) => 'types' in Object(exports[name]));
+    // Playwright's own types need those of Node; the test of the entry compiles it.
+    const isChecked = (name: string) => 'types' in Object(exports[name]) && name !== './playwright';
+    const entries = Object.keys(exports).filter(isChecked);
     const imports = entries.map((name, i) => `import * as entry${i} from '${join('webgrpo', name)}';\n`);
     const all = `export const all: object[] = [${entries.map((_, i) => `entry${i}`).join(', ')}];\n`;
     writeFileSync(join(folder, 'entries.ts'), imports.join('') + all);
@@ -258,6 +260,35 @@ test('no build has the scripted engine of the tests', () => {
 test('the built page says why it cannot run from file://', async ({ page }) => {
   await page.goto(`file://${resolve('dist/demo/index.html')}`);
   await expect(page.locator('#adapter-place')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
+});
+
+test('examples/playwright compiles and passes in an empty folder, and shows the course of a run that does not learn', () => {
+  test.skip(!isFull, 'learns for ten steps: npm test -- --full');
+  const folder = join(project, 'playwright');
+  cpSync('examples/playwright', folder, { recursive: true });
+  for (const name of ['@playwright/test', 'playwright', 'playwright-core'])
+    cpSync(resolve('node_modules', name), join(project, 'node_modules', name), { recursive: true });
+  const spec = readFileSync(join(folder, 'learns.spec.ts'), 'utf8');
+  const hopeless = spec.replace('lr: 1e-3', 'lr: 1e-9').replace('totalTrainingSteps: 10', 'totalTrainingSteps: 2');
+  writeFileSync(join(folder, 'hopeless.spec.ts'), hopeless.replace('atLeast: 0.6, last: 3', 'atLeast: 2'));
+  const compilerOptions = {
+    ...{ strict: true, skipLibCheck: true, noEmit: true, types: [], moduleResolution: 'nodenext', module: 'nodenext' },
+    ...{ target: 'es2023', lib: ['ES2023', 'DOM', 'DOM.Iterable', 'DOM.AsyncIterable'] },
+  };
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+  run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', folder], project);
+  const cli = join(project, 'node_modules', '@playwright/test', 'cli.js');
+  // Variables of this runner would make the other one its worker.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(PW|PLAYWRIGHT|TEST_)/.test(name)));
+  const { status, stdout } = spawnSync(process.execPath, [cli, 'test', '--reporter=list', '--workers=1'], {
+    ...{ cwd: folder, encoding: 'utf8', env },
+  });
+  expect(stdout).toMatch(/1 failed[^]*1 passed/);
+  expect(stdout).toMatch(
+    /critic\/score\/mean was [\d.]+ at first, and its last value is [\d.]+[^]*\n +step 2 +[\d.]+ +#/,
+  );
+  expect(stdout).toMatch(/attachment #\d: report\.html/);
+  expect(status).toBe(1);
 });
 
 test('the installed command line knows what --import registers by the installed library', () => {

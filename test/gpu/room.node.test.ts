@@ -11,7 +11,7 @@ import { chromium, type Page } from '@playwright/test';
 import { createServer } from 'vite';
 import { expect, test } from 'vitest';
 import { bundle } from '../../scripts/lib/bundle.mjs';
-import { CHROMIUM_ARGS } from '../../scripts/lib/chromium.mjs';
+import { webGpuLaunchOptions } from '../../src/cli/chromium.mjs';
 import { disk } from '../../src/cli/files.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
@@ -86,11 +86,7 @@ async function openChromium() {
     server: { host: '127.0.0.1', port: 0 },
   });
   await server.listen();
-  const path = process.env['CHROME_PATH'];
-  const browserServer = await chromium.launchServer({
-    ...(path && { executablePath: path }),
-    args: CHROMIUM_ARGS,
-  });
+  const browserServer = await chromium.launchServer(webGpuLaunchOptions());
   const browser = await chromium.connect(browserServer.wsEndpoint());
   return {
     page: await browser.newPage({ baseURL: server.resolvedUrls!.local[0] }),

@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { NoAdapterError } from '../../src/errors.ts';
 import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
-import { hasVulkanDriver } from '../../src/cli/swiftShader.mjs';
+import { hasVulkanDriver } from '../../src/cli/chromium.mjs';
 
 const turns = async (n: number) => {
   for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));

@@ -20,7 +20,7 @@ import { tuningStore } from '../diskStore.ts';
 import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
-import { COMPILING } from '../run/session.ts';
+import { COMPILING } from '../run/plan.ts';
 
 /** Tokens of a pass, unless a sequence is longer. */
 const TOKENS = 1024;

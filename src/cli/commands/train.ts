@@ -20,6 +20,7 @@ import { holdFolder } from '../process/heldFolder.ts';
 import { STOPPED_EXIT_CODE, STOPS } from '../process/interrupt.ts';
 import { withRewardFiles } from '../run/rewardFiles.ts';
 import { withWarmStart } from '../run/warmStart.ts';
+import type { Task } from '../../tasks/task.ts';
 
 export const train: Command = {
   summary: 'train by GRPO',
@@ -31,6 +32,7 @@ export const train: Command = {
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
+    in: { value: 'chromium', help: 'train in a page of a headless Chromium instead of Node; needs @playwright/test' },
     'dry-run': { help: 'print the memory plan, the batches and an estimate of the time, and train nothing' },
   },
   details: () => STOPS,
@@ -38,11 +40,22 @@ export const train: Command = {
     const path = oneFile(positionals, 'config or run folder');
     const { text, ...options } = await openTraining(path, overrides);
     const config = parseTrainConfig(text, { ...options, note: say });
-    if (flags['dry-run'] === true) return dryRun(config);
-    const finished = await runTraining(config, () => checkpointToResume(config));
+    const within = placeOf(flags['in']);
+    if (flags['dry-run'] === true) return within(() => dryRun(config));
+    const finished = await within(() => runTraining(config, () => checkpointToResume(config)));
     return tellOfRun(io, config, finished, resumeCommand(path, { overrides, flags, lists }));
   },
 };
+
+type Place = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** Returns a function that runs work with its engines in the place of --in. Throws InputError for an unknown place. */
+function placeOf(name: string | boolean | undefined): Place {
+  if (name === undefined) return (work) => work();
+  if (name !== 'chromium')
+    throw new InputError(`--in is "${String(name)}"; allowed: chromium. Leave it out to train in Node.`);
+  return async (work) => (await import('../chromium/browser.ts')).inChromium(work);
+}
 
 /** Prints the plan of a run and writes nothing. */
 async function dryRun(asked: TrainConfig): Promise<void> {
@@ -81,15 +94,22 @@ export function tellOfRun(
 /**
  * Trains one run into its folder, which is locked against other processes. Its engines are closed when this returns.
  * @param checkpoint returns the checkpoint folder to resume from, called once the folder is locked; undefined = from the start
+ * @param task task to use instead of the config's
  */
 export async function runTraining(
   asked: TrainConfig,
   checkpoint: () => Promise<string | undefined>,
+  task?: Task,
 ): Promise<FinishedRun> {
   const config = await withRewardFiles(asked);
   const path = join(config.trainer.defaultLocalDir, config.name);
   using held = holdFolder(path);
   const folder = RunFolder.open(held.files, path);
   const from = await checkpoint();
-  return await trainInto({ folder, config, from, open: async () => openSession(await withWarmStart(config)) });
+  return await trainInto({
+    folder,
+    config,
+    from,
+    open: async () => openSession(await withWarmStart(config), 'train', task),
+  });
 }

@@ -1,12 +1,15 @@
 /** Prints what a run will do and how long it will take, before its first step. */
 
 import { batchTable } from '../../grpo/config/rules.ts';
+import type { AdapterSummary } from '../../gpu/adapter.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { timedStep } from '../../grpo/firstGroup.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import type { LoraConfig } from '../../model/lora/config.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
+import { dtypeNote, type EngineSpec } from '../../workers/engineSpec.ts';
+import { aboveMemory, planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
 import { clock, resolvedAlgorithm, say } from './progress.ts';
 
 /** A run of a smaller model has printed its first step before an estimate would be ready. */
@@ -16,6 +19,26 @@ const LONG_STEP_S = 60;
 
 /** True if a step of this model can take so long that a run prints an estimate first. */
 export const isLarge = (model: ModelConfig): boolean => parameterCount(model) >= LARGE_PARAMETERS;
+
+/** Line printed before kernels compile, which takes seconds on a software adapter. */
+export const COMPILING = 'kernels: compiling';
+
+/** Prints the memory plan of an engine before it is created. @param offered the sizes as the adapter can have them @param memory bytes of the device */
+export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, memory = Infinity): void {
+  const note = dtypeNote(asked, offered);
+  if (note) say(note);
+  for (const line of planLines(planMemory(offered))) say(line);
+  const warning = aboveMemory(offered, memory);
+  if (warning !== undefined) say(warning);
+  say(COMPILING);
+}
+
+/** Prints the adapter of an engine. */
+export function sayAdapter({ description, vendor, architecture, isSoftware }: AdapterSummary): void {
+  say(
+    `adapter: ${description || `${vendor} ${architecture}`.trim()}${isSoftware ? ' (software: correct, but slow)' : ''}`,
+  );
+}
 
 /**
  * Prints the batches, the algorithm and the learning rate.

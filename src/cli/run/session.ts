@@ -16,7 +16,7 @@ import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
-import { dtypeNote, judgeCheckpoint } from '../../workers/engineSpec.ts';
+import { judgeCheckpoint } from '../../workers/engineSpec.ts';
 import {
   createLocalEngine,
   engineSizes,
@@ -27,7 +27,6 @@ import {
 } from '../../workers/localEngine.ts';
 import '../../tfjs.ts';
 
-import { aboveMemory, planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../workers/splitEngine.ts';
 import { type AdaptedModel, findAdapter, type LoadedModel, loadModelFiles, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, adapterMemory, installDawn } from '../dawn.ts';
@@ -35,6 +34,7 @@ import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
 import { openTask } from './openTask.ts';
+import { sayAdapter, sayMemory } from './plan.ts';
 import { say } from './progress.ts';
 
 export interface CommandSession {
@@ -192,13 +192,14 @@ async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   return { ...spec, kernelTuning: (isTree(table) ? table : {}) as unknown as TuningFile };
 }
 
-/** Line printed before kernels compile, which takes seconds on a software adapter. */
-export const COMPILING = 'kernels: compiling';
-
 type Sizes = Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>;
 
 /** Opens two engines as one: training on one device, rollout on another. If the machine has only one adapter, both devices use it. */
 async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<CommandEngine> {
+  if (currentIo().createEngine)
+    throw new InputError(
+      'trainer.placement is "split", but a page of Chromium has one device. Set trainer.placement=colocated.',
+    );
   const specs = splitSpecs(sizes);
   say('trainer.placement is split: the device that trains, then the one that generates');
   const train = await openLocal(model, specs.train);
@@ -215,7 +216,7 @@ type Engineless = LoadedModel & { adapter?: Adapter };
 /** Opens an engine for a loaded model: on Dawn, or the one that the io creates. */
 export async function openEngine(model: Engineless, sizes: Sizes): Promise<CommandEngine> {
   const { createEngine } = currentIo();
-  return createEngine ? createEngine(specOf(model, sizes)) : withLost(await openLocal(model, sizes));
+  return createEngine ? createEngine(await withTable(specOf(model, sizes))) : withLost(await openLocal(model, sizes));
 }
 
 function specOf(
@@ -236,16 +237,9 @@ async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> 
   await installDawn();
   const spec = specOf(model, sizes);
   const offered = await withOfferedDtype(spec);
-  const note = dtypeNote(spec, offered);
-  if (note) say(note);
-  const planned = { ...offered, maxArenaBytes: await adapterBindingBytes() };
-  for (const line of planLines(planMemory(planned))) say(line);
-  const warning = aboveMemory(planned, await adapterMemory());
-  if (warning !== undefined) say(warning);
-  say(COMPILING);
+  sayMemory(spec, { ...offered, maxArenaBytes: await adapterBindingBytes() }, await adapterMemory());
   const engine = await createLocalEngine(await withTable(offered), tuningStore());
-  const { description, vendor, isSoftware } = engine.adapter;
-  say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);
+  sayAdapter(engine.adapter);
   if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
   return engine;
 }

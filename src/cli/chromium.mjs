@@ -1,11 +1,54 @@
 /**
- * Finds an installed Chromium, and the SwiftShader that is shipped with it: a Vulkan driver that runs on the CPU. Plain Node without
- * packages, because the set-up of a checkout runs it before anything is installed.
+ * Finds an installed Chromium, the switches that give it WebGPU, and the SwiftShader that is shipped with it: a Vulkan driver that runs on
+ * the CPU. Plain Node without packages, because the set-up of a checkout runs it before anything is installed.
  */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+
+/** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than this project's page. */
+const POPUP = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'];
+
+/** Features that Playwright disables itself. Our switch must repeat them, because the last one wins. */
+const DISABLED_BY_PLAYWRIGHT = [
+  'AvoidUnnecessaryBeforeUnloadCheckSync',
+  'DestroyProfileOnBrowserClose',
+  'HttpsUpgrades',
+  'HttpsFirstBalancedModeAutoEnable',
+  'LensOverlay',
+  'MediaRouter',
+  'PaintHolding',
+  'ThirdPartyStoragePartitioning',
+  'AvoidCorsURLLoaderRestartOnRedirect',
+  'OptimizationHints',
+  'NetworkTimeServiceQuerying',
+  'AimEnabled',
+  'PreconnectToSearch',
+];
+
+/** Switches for every launch by Playwright. */
+export const CHROMIUM_ARGS = [
+  '--no-sandbox',
+  '--enable-unsafe-webgpu', // otherwise headless Chromium hides its software adapter
+  `--disable-features=${[...POPUP, ...DISABLED_BY_PLAYWRIGHT].join(',')}`,
+];
+
+/**
+ * Returns Playwright's launch options for a headless Chromium with WebGPU. Without an installed Chromium, Playwright looks for its own full
+ * build, and its error names the command that installs it.
+ * @param {NodeJS.ProcessEnv} env
+ */
+export function webGpuLaunchOptions(env = process.env) {
+  const executablePath = chosenChromium(env);
+  return { ...(executablePath ? { executablePath } : { channel: 'chromium' }), args: CHROMIUM_ARGS };
+}
+
+/**
+ * Returns the Chromium of CHROME_PATH, otherwise an installed one; '' if not found.
+ * @param {NodeJS.ProcessEnv} env
+ */
+export const chosenChromium = (env) => env.CHROME_PATH || installedChromium(env);
 
 /**
  * Returns the path of a full Chromium or Chrome (the headless shell has no WebGPU), preferably Playwright's newest; '' if not found.

@@ -1,0 +1,87 @@
+/** Trains with an engine in a page, as the command line does, for a test: its lines and its report are attached to the test's results. */
+
+import { join } from 'node:path';
+import type { Page, TestInfo } from '@playwright/test';
+import type { TrainConfigInput } from '../../grpo/config/input.ts';
+import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import type { RunSummary } from '../../report/summary.ts';
+import type { BestCheckpoint } from '../../runs/keptCheckpoints.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
+import type { Task } from '../../tasks/task.ts';
+import { runTraining } from '../commands/train.ts';
+import { disk } from '../files.ts';
+import { type Io, processIo, withIo } from '../process/io.ts';
+import { openTraining } from '../run/namedRun.ts';
+import { say } from '../run/progress.ts';
+import { checkpointToResume } from '../run/resume.ts';
+import { openPageEngine } from './pageEngine.ts';
+
+export interface TrainInPageOptions {
+  /** Task to train on. Default: the config's. */
+  task?: Task;
+  /** Settings as on the command line, such as `actor.optim.lr=1e-4`. Only for a config file. */
+  overrides?: readonly string[];
+}
+
+/** A run that has ended. */
+export interface TrainedRun {
+  /** One line per step, as in metrics.jsonl. */
+  history: Metrics[];
+  /** The numbers of the table that the command line prints. */
+  summary: RunSummary;
+  /** Run folder: config, metrics, samples, checkpoints, report.html. */
+  folder: string;
+  /** Best checkpoint; undefined if the config does not ask for it. */
+  best: BestCheckpoint | undefined;
+  /** Lines that the command line would print. */
+  log: string[];
+}
+
+/** See WebGpuFixtures of `webgrpo/playwright`. */
+export async function trainInPage(
+  page: Page,
+  info: Pick<TestInfo, 'attach' | 'outputPath'>,
+  config: TrainConfigInput | string,
+  { task, overrides = [] }: TrainInPageOptions = {},
+): Promise<TrainedRun> {
+  const lines: string[] = [];
+  const io = quietIo(page, (text) => lines.push(...text.split('\n').filter((line) => line !== '')));
+  try {
+    return await withIo(io, async () => {
+      const resolved = await configOf(config, overrides, info.outputPath('runs'));
+      const { name, trainer } = resolved;
+      const { summary, best } = await runTraining(resolved, () => checkpointToResume(resolved), task);
+      const run = RunFolder.open(disk, join(trainer.defaultLocalDir, name));
+      await info.attach('report.html', { path: run.file('report.html') });
+      return { history: await run.metrics(), summary, folder: run.path, best, log: lines };
+    });
+  } finally {
+    await info.attach('train.log', { body: `${lines.join('\n')}\n`, contentType: 'text/plain' });
+  }
+}
+
+/** Returns the config of a run. Its folder is among the test's results unless the config names another place. */
+async function configOf(
+  config: TrainConfigInput | string,
+  overrides: readonly string[],
+  folder: string,
+): Promise<TrainConfig> {
+  if (typeof config !== 'string')
+    return resolveTrainConfig({ ...config, trainer: { defaultLocalDir: folder, ...config.trainer } });
+  const { text, run, ...options } = await openTraining(config, overrides);
+  const place = run ? [] : [`trainer.defaultLocalDir=${JSON.stringify(folder)}`];
+  return parseTrainConfig(text, { ...options, overrides: [...place, ...options.overrides], note: say });
+}
+
+/** An io whose engines are in the page. Playwright handles the signals, and its report has the lines. */
+const quietIo = (page: Page, write: (text: string) => void): Io => ({
+  ...processIo,
+  stdout: { write: () => true },
+  stderr: { write },
+  onSignal: () => {},
+  endBy: () => {},
+  createEngine: (spec) => openPageEngine(page, spec),
+});
