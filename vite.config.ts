@@ -16,6 +16,7 @@ export default defineConfig(({ mode }) => ({
     outDir: resolve('dist/demo'),
     emptyOutDir: true,
     target: 'es2023',
+    assetsInlineLimit: 0, // no asset becomes a data: URL, which a host's policy can forbid to fetch
     rolldownOptions: { input: { index: resolve('demo/index.html'), ...lessonPages() } },
   },
   worker: { format: 'es' },

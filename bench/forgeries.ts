@@ -39,6 +39,9 @@ function cut(trajectory: Trajectory, length: number): void {
   Object.assign(trajectory, concatTokens([trajectory], RESPONSE_FIELDS, { end: length }));
 }
 
+/** Reasons found in the tokens after a changed one: they are not the draws of this text, or the replayed loop differs. */
+const AFTER: readonly RejectionReason[] = ['forged token', 'forged log-probs', 'wrong weights', 'forged mask'];
+
 /** Forgeries by name. */
 export const FORGERIES: Record<string, Forgery> = {
   'one token replaced by any other': {
@@ -73,7 +76,7 @@ export const FORGERIES: Record<string, Forgery> = {
       }),
   },
   'a tool said something else': {
-    reasons: ['forged mask'],
+    reasons: AFTER,
     forge: (honest, rng) =>
       changed(honest, (trajectory) => {
         const said = places(trajectory, 0);
@@ -88,7 +91,7 @@ export const FORGERIES: Record<string, Forgery> = {
       changed(honest, (trajectory) => (trajectory.mask[rng.pick(places(trajectory, 1))] = 0) === 0),
   },
   "a tool's token said to be drawn": {
-    reasons: ['forged mask'],
+    reasons: AFTER,
     forge: (honest, rng) =>
       changed(honest, (trajectory) => {
         const said = places(trajectory, 0);
@@ -104,7 +107,7 @@ export const FORGERIES: Record<string, Forgery> = {
       }),
   },
   'another prompt': {
-    reasons: ['wrong prompt'],
+    reasons: ['wrong prompt', ...AFTER],
     forge: (honest, rng) =>
       changed(honest, ({ promptIds }) => {
         const t = rng.int(0, promptIds.length - 1);

@@ -117,8 +117,7 @@ async function write(file: string, honest: number, forgeries: number): Promise<v
 /** Returns [samples][T] probability mass before each sampled token; NaN for other tokens. */
 async function belowOf(engine: WgslEngine, config: TrainConfig, samples: readonly ClaimedSample[]) {
   const drawn = samples.map(({ sample: { trajectory }, claim: { number, version } }) => {
-    const weightVersions = new Uint32Array(trajectory.mask.length).fill(version);
-    return { group: number, key: [0, 0] as const, trajectory: { ...trajectory, weightVersions } };
+    return { group: number, key: [0, 0] as const, version, trajectory };
   });
   const sizes = { temperature: config.rollout.temperature, maxTokenLen: config.actor.ppoMaxTokenLenPerGpu };
   return (await drawBounds(drawn, () => engine, sizes)).map(({ below }) => below);

@@ -26,6 +26,7 @@ const PARTS: Record<string, () => Promise<CampaignPart>> = {
   tokens: async () => (await import('./tokens.ts')).part,
   sandbox: async () => (await import('./sandbox.ts')).part,
   messages: async () => (await import('./messages.ts')).part,
+  rooms: async () => (await import('./rooms.ts')).part,
   page: async () => (await import('./page.ts')).page,
 };
 

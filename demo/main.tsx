@@ -7,7 +7,7 @@ import { findAdapter } from './engine/adapter.ts';
 import { followSettings } from './actions/addressBar.ts';
 import { fail, open, openForm, start } from './actions/controller.ts';
 import { adapter } from './state/notices.ts';
-import { active, history, state } from './state/page.ts';
+import { history } from './state/page.ts';
 import { shareDone } from './state/progress.ts';
 import { form } from './state/settings/settings.ts';
 import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
@@ -23,6 +23,7 @@ import { Adapter, Notices } from './views/notices.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
 import { Status } from './views/status.tsx';
 import { Tries } from './views/tries/tries.tsx';
+import { active, stage, state } from './state/stage.ts';
 
 /** Replaces the content of an element by a view. */
 function show(view: ComponentChild, id: string): void {
@@ -60,12 +61,14 @@ function openPage(): void {
   const charts = new Charts(byId('charts'));
   effect(() => charts.show(history.value, others.value, marks.value));
   effect(() => void (document.body.dataset['state'] = state.value));
+  effect(() => void (document.body.dataset['stage'] = stage.value.name));
   effect(
     () => void (document.title = active.value ? `${Math.floor(100 * shareDone.value)}% \u00b7 webgrpo` : 'webgrpo'),
   );
-  // The visitor must see why Start is disabled.
+  // The visitor must see why Start is disabled, and the settings of a fork.
   effect(() => {
-    if (form.own.value && 'problem' in form.checked.value) byId('settings-fold').setAttribute('open', '');
+    const isWrong = form.own.value && !form.wantsModel.value && 'problem' in form.checked.value;
+    if (isWrong || stage.value.name === 'forking') byId('settings-fold').setAttribute('open', '');
   });
 
   show(<Cards />, 'cards');

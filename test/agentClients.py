@@ -299,9 +299,9 @@ def inspect_with(name, base, question):
     task = Task(dataset=[Sample(input=question)], solver=[use_tools(calculator()), generate()])
     with tempfile.TemporaryDirectory() as folder:
         [log] = evaluate(task, model=get_model(name, base_url=base, api_key="none"), log_dir=folder)
-    if log.status != "success":
-        raise RuntimeError(log.error)
-    return log.samples[0].output.completion
+        if log.status != "success":
+            raise RuntimeError(log.error)
+        return log.samples[0].output.completion
 
 
 def inspect_ai_openai(model, base, question):

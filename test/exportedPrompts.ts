@@ -37,6 +37,7 @@ const template = file(
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' + (opening or '') }}{%- endif %}",
 );
 const SCHEMAS = 'rollout.multiTurn.toolSchemasInPrompt=true';
+const NO_SCHEMAS = 'rollout.multiTurn.toolSchemasInPrompt=false';
 
 export const RUNS: Readonly<Record<string, readonly string[]>> = {
   default: [],
@@ -46,8 +47,12 @@ export const RUNS: Readonly<Record<string, readonly string[]>> = {
   'schemas, a tool that is not exported': [SCHEMAS, 'task.tools=[javascript]'],
   'a system prompt': [`task.path=${data}`, 'task.options.systemPrompt=Be brief.', 'task.options.instruction=Think.'],
   'another format of calls': ['rollout.multiTurn.format=qwen3_coder'],
-  'another template': [`model.customChatTemplate=${template}`, 'data.chatTemplateKwargs={opening: "<think>"}'],
-  'another template with schemas': [SCHEMAS, `model.customChatTemplate=${template}`],
+  'another template': [
+    NO_SCHEMAS,
+    `model.customChatTemplate=${template}`,
+    'data.chatTemplateKwargs={opening: "<think>"}',
+  ],
+  'another template with schemas': [`model.customChatTemplate=${template}`],
 };
 
 /** Writes a run for a peer. Returns its folder and the sentences about what is lost. */

@@ -6,7 +6,7 @@ import { type PromptGroup, uidOfGroup } from '../src/grpo/pipeline/types.ts';
 import { ExperienceQueue } from '../src/grpo/queue/experienceQueue.ts';
 import { type ExperienceRecord, uidOf } from '../src/grpo/queue/types.ts';
 import { joinRoom, type JoinOptions, type RoomEngine } from '../src/extensions/rooms/joinRoom.ts';
-import { PROMPTS, SAMPLES } from '../src/extensions/rooms/names.ts';
+import { SAMPLES } from '../src/extensions/rooms/names.ts';
 import { NatsRollouter, type NatsRollouterOptions } from '../src/extensions/rooms/natsRollouter.ts';
 import { RoomHost, type RoomOptions } from '../src/extensions/rooms/roomHost.ts';
 import { connectByTcp, type TestRoom } from './natsServer.ts';
@@ -103,6 +103,10 @@ export interface ControllerOptions extends Partial<RoomOptions> {
   ahead?: number;
   maxBytes?: number;
   check?: NatsRollouterOptions['check'];
+  /** Largest age of a group, in syncs. */
+  maxAge?: number;
+  /** Share of groups that a second worker generates too. */
+  secondShare?: number;
   /** First byte of its weights. */
   weights?: number;
 }
@@ -126,6 +130,8 @@ export class Controller {
     this.queue = new ExperienceQueue({ maxBytes });
     this.rollouter = new NatsRollouter(host, {
       ...{ n, check, put: (records) => this.queue.put(records, this.#killed.signal) },
+      ...(options.maxAge !== undefined && { maxAge: options.maxAge }),
+      secondShare: options.secondShare ?? 0,
       exportWeights: async () => Uint8Array.of(options.weights ?? 1, 2, 3),
     });
   }
@@ -174,12 +180,10 @@ export class Controller {
       const { delivered, num_ack_pending: awaited } = await jsm.consumers.info(stream, consumer);
       return { first: state.first_seq, subjects: state.subjects, delivered: delivered.stream_seq, awaited };
     };
-    const [prompts, samples] = await Promise.all(
-      [PROMPTS, SAMPLES].map((queue) => stored(queue).catch((error: unknown) => String(error))),
-    );
+    const samples = await stored(SAMPLES).catch((error: unknown) => String(error));
     const queued = this.queue.keys;
     const { trained, begun } = this.saved;
-    return JSON.stringify({ trained, begun, isKilled: this.isKilled, queued, prompts, samples }, undefined, 1);
+    return JSON.stringify({ trained, begun, isKilled: this.isKilled, queued, samples }, undefined, 1);
   }
 
   /** Kills the controller: everything in its memory is lost. */

@@ -20,6 +20,13 @@ export async function servedRun({ tokens, ...options }: Partial<ListenOptions> &
   return { ...run, groups, url: server.url };
 }
 
+/** Replies for smolagents, whose agent ends by a call. */
+export const callsUntilAnswer = (request: { contextIds: Uint32Array }): string => {
+  const reply = callsCalculator(request);
+  if (reply.startsWith('<')) return reply;
+  return `<tool_call>{"name": "final_answer", "arguments": {"answer": "${reply}"}}</tool_call>`;
+};
+
 /** The reply of a model that calls the calculator first, and answers when it has read the result. */
 export const callsCalculator = ({ contextIds }: { contextIds: Uint32Array }): string =>
   tokenizer.decode(contextIds).split('6 times 7').at(-1)!.includes('42')

@@ -1,51 +1,61 @@
 /** Writes changed settings to the address bar, and creates links to the run that is shown. */
 
 import { effect } from '@preact/signals';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { fetchConfig } from '../engine/configs.ts';
 import { player } from '../recorded/recorded.ts';
 import { linkOf, writeAddress } from '../state/address/address.ts';
 import { settingsOf } from '../state/address/settingsOf.ts';
 import { measured } from '../state/measured.ts';
-import { adapter } from '../state/notices.ts';
-import { config, history } from '../state/page.ts';
-import { DEFAULT_RECIPE } from '../state/recipes.ts';
-import { form, formIsReady } from '../state/settings/settings.ts';
-import { shared } from '../state/shared.ts';
+import { adapter, complain } from '../state/notices.ts';
+import { config, history, stepsDone } from '../state/page.ts';
+import { DEFAULT_RECIPE, recipeOf } from '../state/recipes.ts';
+import { record } from '../state/rules.ts';
+import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
+import { shared } from '../state/stage.ts';
 
 /** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
 const WAIT_MS = 300;
-
-/** True if an address can name the recipe. A run's own config is not a recipe. */
-const isRecipe = (name: string): boolean => !name.endsWith('.yaml');
 
 /** Keeps the address bar up to date with the settings of the form. */
 export function followSettings(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
-    const [recipe, checked] = [form.recipe.value, form.checked.value];
+    const [recipe, checked, wantsModel] = [form.recipe.value, form.checked.value, form.wantsModel.value];
     clearTimeout(timer);
     // A shared result stays unchanged while it is viewed.
-    if (!formIsReady.value || !recipe || !isRecipe(recipe.name) || !('config' in checked) || shared.value) return;
-    timer = setTimeout(() => writeAddress(settingsOf(checked.config, recipe.name, recipe.text)), WAIT_MS);
+    if (!formIsReady.value || !recipe || shared.value) return;
+    const write = async () => {
+      const now = form.checked.peek();
+      const settings = 'config' in now ? await settingsFor(now.config) : new URLSearchParams({ config: YOUR_MODEL });
+      if (form.checked.peek() === now) writeAddress(settings);
+    };
+    if (wantsModel || 'config' in checked) timer = setTimeout(() => void write().catch(complain), WAIT_MS);
   });
+}
+
+/** Returns the parameters of a config: its differences from the recipe of its name, or from the default recipe. */
+async function settingsFor(of: TrainConfig): Promise<URLSearchParams> {
+  const opened = form.recipe.value;
+  if (opened && opened.name === of.name) return settingsOf(of, opened.name, opened.text);
+  const name = recipeOf(of.name) ? of.name : DEFAULT_RECIPE;
+  return settingsOf(of, name, await fetchConfig(name));
 }
 
 /** Returns a link to the shown run with its result. Without a run, returns a link to the settings of the form. */
 export async function currentLink(): Promise<string> {
   const of = config.value;
   if (!of || history.value.length === 0) {
-    const { recipe, checked } = form;
-    if (!('config' in checked.value)) return location.href;
-    return linkOf(settingsOf(checked.value.config, recipe.value!.name, recipe.value!.text), undefined);
+    const { value } = form.checked;
+    return 'config' in value ? linkOf(await settingsFor(value.config), undefined) : location.href;
   }
-  const name = await fetchConfig(of.name).then(
-    () => of.name,
-    () => DEFAULT_RECIPE,
-  );
   const { encodeResult } = await import('../state/address/share.ts');
   const { seconds, trainedTokens } = shared.value ?? measured(history.value);
-  const result = { history: [...history.value], adapter: nameOfAdapter(), seconds, trainedTokens };
-  return linkOf(settingsOf(of, name, await fetchConfig(name)), await encodeResult(result));
+  const result = {
+    ...{ history: [...history.value], adapter: nameOfAdapter(), seconds, trainedTokens },
+    changes: record.value.filter(({ step }) => step <= stepsDone.value),
+  };
+  return linkOf(await settingsFor(of), await encodeResult(result));
 }
 
 const nameOfAdapter = (): string =>

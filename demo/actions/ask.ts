@@ -36,12 +36,12 @@ let numbered = 0;
 
 const configNow = (): TrainConfig => session.value?.config ?? form.config();
 
-// The task of the session. Before there is a session, the task of the form.
+// The task of the session. Without a session, the task of the form.
 let formTask: { of: string; opened: Promise<Task> } | undefined;
 effect(() => {
   const open = session.value;
   if (open) task.value = open.task;
-  else if (formIsReady.value && task.peek() === undefined) void readTask().catch(() => {}); // `ask` reports the error
+  else if (formIsReady.value && 'config' in form.checked.value) void readTask().catch(() => {}); // `ask` reports the error
 });
 
 async function readTask(): Promise<Task> {
@@ -49,7 +49,9 @@ async function readTask(): Promise<Task> {
   const config = configNow();
   const of = JSON.stringify([config.task, config.reward]);
   if (formTask?.of !== of) formTask = { of, opened: openTask(config) };
-  return (task.value = await formTask.opened);
+  const opened = await formTask.opened;
+  if (formTask.of === of && !session.value) task.value = opened; // no other task was chosen meanwhile
+  return opened;
 }
 
 /** Returns a problem of the task as an example question. */

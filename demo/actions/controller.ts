@@ -6,32 +6,29 @@ import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
-import { adapterName, findAdapter, type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
+import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
 import { address, hub } from '../state/address/visit.ts';
-import { adapter, complain, inform, message, notSaved, offer } from '../state/notices.ts';
+import { adapter, complain, inform, message, notSaved } from '../state/notices.ts';
 import {
-  active,
-  config,
   download,
   evaluation,
   history,
   phase,
-  run,
   scored,
   session,
   shownRun,
-  shownStep,
-  state,
   stepsDone,
+  tries,
   weightsStep,
 } from '../state/page.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
-import { beginChanges, rulesReplaced, settingChanged, showChanges } from '../state/rules.ts';
-import { form, formIsReady } from '../state/settings/settings.ts';
-import { shared, showShared } from '../state/shared.ts';
+import { beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
+import { present, showHistory } from '../state/present.ts';
+import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
+import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
-import { forgetTries, keepTries } from '../state/tries/stepTries.ts';
+import { keepTries } from '../state/tries/stepTries.ts';
 import { withoutRules } from '../storage/runChanges.ts';
 import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
@@ -40,14 +37,13 @@ import { permission, rulesLetIn } from './permission.ts';
 import { beginRules, repeatChanges } from './rules.ts';
 import { saveFile } from './saveFile.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
+import { active, enter, leave, type Looking, offerAt, progress, run, shared, stage, state } from '../state/stage.ts';
 
 /** Loads the code that trains. */
 const loadTraining = () => import('../training/run.ts');
 
 /** The adapter. It is requested when the page opens, but the GPU process can take a while to start. Rejects with NoGpuError. */
 let adapterFound: Promise<FoundAdapter> | undefined;
-/** Name of the saved run whose settings the form shows. */
-let formOf: string | undefined;
 
 /** Fills the form from the address; then Start can be pressed. Returns false if it showed something that `open` would hide. */
 export async function openForm(): Promise<boolean> {
@@ -78,7 +74,7 @@ export async function open(goesOn: boolean): Promise<void> {
   const starts = address.has('autostart') || address.get('resume') === 'auto';
   if (!starts) warmWhenIdle(() => form.config());
   const saved = await newestRun();
-  if (state.value !== 'idle') return; // a run was started meanwhile
+  if (stage.value.name !== 'idle') return; // a run was started meanwhile
   if (saved && !saved.record.finished && address.get('resume') === 'auto') await start(saved);
   else if (address.has('autostart')) await startByLink(form.config());
   else if (saved) await showRun(saved);
@@ -92,80 +88,84 @@ async function startByLink(of: TrainConfig): Promise<void> {
   const hosts = foreignHosts(of, hub);
   if (hosts.length === 0) return start();
   const from = hosts.join(' and ');
-  offer.value = {
-    text: `This link trains ${of.model.path}, with files from ${from}. Nothing has been downloaded yet.`,
-    choices: { [`Load from ${from} and start`]: () => void start(), Cancel: () => (offer.value = undefined) },
-  };
-}
-
-/** Fills the form with a recipe. Throws InputError, and then leaves the form unchanged. */
-export async function openRecipe(name: string, changes?: URLSearchParams): Promise<void> {
-  form.open(await fetchRecipe(name), name, changes);
-  formOf = undefined;
-}
-
-/** Shows these steps instead of the current ones. */
-function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
-  batch(() => {
-    [history.value, config.value, phase.value, scored.value] = [lines, of, undefined, 0];
-    [evaluation.value, shownStep.value] = [undefined, undefined];
+  enter({
+    name: 'asking',
+    offer: {
+      text: `This link trains ${of.model.path}, with files from ${from}. Nothing has been downloaded yet.`,
+      choices: { [`Load from ${from} and start`]: () => void start(), Cancel: leave },
+    },
   });
+}
+
+let opening = 0;
+
+/**
+ * Fills the form with a recipe, unless another is chosen or a run is started meanwhile. Throws InputError, and then leaves the form
+ * unchanged.
+ */
+export async function openRecipe(name: string, changes?: URLSearchParams): Promise<void> {
+  const call = ++opening;
+  const text = await fetchRecipe(name === YOUR_MODEL ? DEFAULT_RECIPE : name);
+  if (call !== opening || active.value) return;
+  form.open(text, name === YOUR_MODEL ? DEFAULT_RECIPE : name, changes);
+  form.wantsModel.value = name === YOUR_MODEL;
 }
 
 /** Shows a run of an earlier visit: its saved curves and tries, and a button to continue. */
 export async function showRun(saved: SavedRun): Promise<void> {
   const of = parseTrainConfig(saved.config, { source: 'config.yaml' });
-  forgetTries();
-  [shownRun.value, message.value, offer.value] = [saved.id, undefined, undefined];
-  if (state.value !== 'no-gpu') state.value = 'idle';
-  showHistory(saved.history, of);
-  showTries(saved.tries);
-  showChanges(saved.changes);
+  const here = enter({ name: 'looking', at: 'saved' });
+  message.value = undefined;
+  present({ ...saved, config: of });
   // A page that is being reloaded may still hold the run.
   const release = await claimRun(saved, 500);
   release?.();
-  if (state.value !== 'idle') return;
-  if (!release) return offerLater(saved);
-  if (saved.record.finished) offerRun(saved, `${nameOf(saved)} is finished: ${stepsDone.value} steps.`);
+  if (stage.value !== here) return;
+  if (!release) return offerLater(here, saved);
+  if (saved.record.finished) offerRun(here, saved, `${nameOf(saved)} is finished: ${stepsDone.value} steps.`);
   else {
     const text = `${nameOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
-    offerRun(saved, text, 'Resume');
+    offerRun(here, saved, text, 'Resume');
   }
 }
 
 /** Offers to continue a run that another tab trains, once that tab is closed. */
-async function offerLater(saved: SavedRun): Promise<void> {
-  offer.value = { text: `${nameOf(saved)} is open in another tab.`, choices: {} };
+async function offerLater(at: Looking, saved: SavedRun): Promise<void> {
+  const here = offerAt(at, { text: `${nameOf(saved)} is open in another tab.`, choices: {} });
   (await claimRun(saved, Infinity))?.();
   const left = await readRun(saved.id);
-  if (state.value !== 'idle') return;
-  offer.value = undefined;
+  if (stage.value !== here) return;
   if (left) await showRun(left);
+  else offerAt(here, undefined);
 }
 
 /** @param goOn label of the button; undefined = the run has ended */
-function offerRun(saved: SavedRun, text: string, goOn?: string): void {
+function offerRun(at: Looking, saved: SavedRun, text: string, goOn?: string): void {
   const discard = async () => {
+    if (stage.value !== here) return; // a click that was late
+    leave();
+    message.value = undefined;
+    present();
     await discardRun(saved);
-    [message.value, offer.value, shownRun.value] = [undefined, undefined, undefined];
-    showTries([]);
-    showHistory([], undefined);
-    state.value = 'idle';
   };
   const choices = {
     ...(goOn !== undefined && { [goOn]: () => void start(saved) }),
-    Discard: () => void discard().catch(fail),
+    Discard: () => void discard().catch(complain),
   };
-  offer.value = { text, choices };
+  const here = offerAt(at, { text, choices });
 }
 
-/** Trains with the form's config or `given`, from the start or from a saved run. Shows every failure to the visitor. */
+/**
+ * Trains with the form's config or `given`, from the start or from a saved run. While a fork is being prepared, starts the fork. Shows every
+ * failure to the visitor.
+ */
 export async function start(from?: SavedRun, given?: TrainConfig): Promise<void> {
   if (active.value) return;
   [message.value, notSaved.value] = [undefined, undefined];
+  if (stage.value.name === 'forking' && !from) return stage.value.start();
   let asked: TrainConfig;
   try {
-    if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml');
+    if (from && !given && from.id !== form.run) form.open(from.config, 'config.yaml');
     asked = given ?? form.config();
   } catch (error) {
     return complain(error); // the run that is shown has ended and did not change
@@ -173,14 +173,16 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
   try {
     await train(asked, from);
   } catch (error) {
-    fail(error);
-    const id = formOf ?? from?.id;
-    if (id !== undefined) await offerAgain(id, error);
+    const here = fail(error);
+    const id = form.run ?? from?.id;
+    if (here && !from && stepsDone.value === 0) await forgetRun();
+    else if (here && id !== undefined) await offerAgain(here, id, error);
   }
 }
 
 async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
-  [offer.value, formOf, state.value] = [undefined, undefined, 'loading'];
+  enter({ name: 'running', progress: 'loading' });
+  form.run = undefined;
   const loaded = loadTraining();
   loaded.catch(() => {}); // reported at the place that awaits it
   await adapterFound;
@@ -191,13 +193,14 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
   const goesBy = !from || (await rulesLetIn(from, 'Resume without its rules'));
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
   const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
-  [formOf, shownRun.value] = [held?.id, held?.id];
-  forgetTries();
+  form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;
   const before = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1);
+  present({
+    ...{ id: held?.id, config: of, history: upTo(step, saved?.history) },
+    tries: saved?.tries ?? (warm ? tries.value.filter((one) => one.step === 0) : []),
+  });
   beginChanges(before, (all) => started.writeChanges(all));
-  if (saved || !warm) showTries(saved?.tries ?? []);
-  showUpTo(step, of, saved?.history);
   const events = eventsOf(of, saved && notes.join(' '));
   const startIsKnown = history.value.some((line) => line['training/global_step'] === 0);
   const started = new Run({
@@ -209,7 +212,7 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
     startIsKnown,
     events,
   });
-  run.value = started;
+  progress({ run: started });
   if (isStopping()) started.stop(); // pause or stop was requested before the run existed
   let finished = false;
   try {
@@ -217,11 +220,18 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
     finished = !stopped;
     inform(stopped ? `Stopped after step ${step}.` : `Finished: ${step} steps.`);
   } finally {
-    run.value = undefined;
+    progress({ run: undefined });
     await started.end(finished);
   }
-  state.value = 'done';
-  if (!finished && formOf !== undefined) await offerAgain(formOf);
+  const here = enter({ name: 'looking', at: 'ended' });
+  if (!finished && form.run !== undefined) await offerAgain(here, form.run);
+}
+
+/** Deletes a new run that trained no step. */
+async function forgetRun(): Promise<void> {
+  const id = form.run;
+  [form.run, shownRun.value] = [undefined, undefined];
+  if (id !== undefined) await discardRun({ id });
 }
 
 const isStopping = (): boolean => state.value === 'stopping';
@@ -233,30 +243,26 @@ async function letIn(module: string): Promise<void> {
 }
 
 /** Offers to continue a run that ended before its last step. */
-async function offerAgain(id: string, error?: unknown): Promise<void> {
+async function offerAgain(at: Looking, id: string, error?: unknown): Promise<void> {
   const saved = await readRun(id);
   if (!saved) return;
   const { step } = saved;
   const diverged = error instanceof Error && error.name === 'NotFiniteError';
   if (diverged && step > 0)
-    offerRun(saved, 'Training diverged. A lower learning rate may help.', `Resume from step ${step}`);
-  else offerRun(saved, step > 0 ? `The run is saved after step ${step}.` : 'The run is saved.', 'Resume');
+    offerRun(at, saved, 'Training diverged. A lower learning rate may help.', `Resume from step ${step}`);
+  else offerRun(at, saved, step > 0 ? `The run is saved after step ${step}.` : 'The run is saved.', 'Resume');
 }
 
-function showUpTo(step: number, of: TrainConfig, lines = history.value): void {
-  showHistory(
-    lines.filter((line) => line['training/global_step'] <= step),
-    of,
-  );
-}
+const upTo = (step: number, lines: readonly Metrics[] = []): Metrics[] =>
+  lines.filter((line) => line['training/global_step'] <= step);
 
 /** @param before text to show about a resumed run */
 function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   /** Text about what happened before this engine; undefined = nothing. */
   let said = before;
   return {
-    onDownload: (progress) => {
-      if (state.value === 'loading') download.value = progress;
+    onDownload: (received) => {
+      if (state.value === 'loading') download.value = received;
     },
     onLoaded: (opened) => {
       const info = opened.engine.description.adapter;
@@ -270,7 +276,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       if (endNote) inform(`${of.model.path}: ${endNote}.`);
       const from = run.value!.training.keptStep;
       if (said !== undefined) inform(`${said} Resumed from ${from < 0 ? 'the start' : `step ${from}`}.`.trim());
-      state.value = run.value!.asked;
+      progress({ progress: run.value!.asked });
     },
     onClosed: (closed) => {
       if (session.value === closed) session.value = undefined;
@@ -288,7 +294,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       scored.value++;
       showTry(sample, step);
     },
-    onEvaluating: (progress) => void (evaluation.value = progress),
+    onEvaluating: (evaluated) => void (evaluation.value = evaluated),
     onEvaluated: (metrics) => void (history.value = amended(history.value, metrics)),
     onStep: (metrics, newTries) => {
       batch(() => {
@@ -300,13 +306,13 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       return repeatChanges(metrics['training/global_step']);
     },
     onFault: inform,
-    onPaused: () => void (state.value = 'paused'),
+    onPaused: () => progress({ progress: 'paused' }),
     onLost: (error, from) => {
       const what = error instanceof Error && error.name === 'WorkerDiedError' ? 'The engine' : 'The GPU';
       said = `${what} was lost at step ${stepsDone.value + 1}.`;
       inform(`${said} Starting a new one...`);
-      showUpTo(from, of);
-      state.value = 'loading';
+      showHistory(upTo(from, history.value), of);
+      progress({ progress: 'loading' });
     },
   };
 }
@@ -327,13 +333,13 @@ export function pauseOrResume(): void {
   const paused = state.value !== 'running';
   if (paused) run.value?.resume();
   else run.value?.pause();
-  state.value = paused ? 'running' : 'pausing';
+  progress({ progress: paused ? 'running' : 'pausing' });
 }
 
 /** Stops the active run. */
 export function stop(): void {
   run.value?.stop();
-  state.value = 'stopping';
+  progress({ progress: 'stopping' });
 }
 
 /** Saves the shown history as metrics.jsonl. */
@@ -342,16 +348,13 @@ export function saveMetrics(): void {
   saveFile('metrics.jsonl', new Blob(lines, { type: 'application/jsonl' }));
 }
 
-/** Shows every failure, as a sentence. */
-export function fail(error: unknown): void {
+/** Shows every failure, as a sentence, and ends an active run. Returns the stage after that run. */
+export function fail(error: unknown): Looking | undefined {
   download.value = undefined;
-  if (error instanceof Error && error.name === 'StoppedError') {
-    inform('Stopped during a step. That step is discarded.');
-    state.value = 'done';
-    return;
-  }
-  complain(error);
-  state.value = error instanceof NoGpuError ? 'no-gpu' : 'failed';
+  const isStopped = error instanceof Error && error.name === 'StoppedError';
+  if (isStopped) inform('Stopped during a step. That step is discarded.');
+  else complain(error);
+  return active.value ? enter<Looking>({ name: 'looking', at: isStopped ? 'ended' : 'failed' }) : undefined;
 }
 
 effect(() => {

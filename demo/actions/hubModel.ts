@@ -33,7 +33,6 @@ const SETTINGS = [
   'model.targetModules=[all-linear]',
   'model.enableGradientCheckpointing=true',
   'rollout.maxNumSeqs=16',
-  'rollout.multiTurn.toolSchemasInPrompt=true',
   'data.maxPromptLength=640',
   'data.maxResponseLength=256',
   'data.valMaxSamples=32',

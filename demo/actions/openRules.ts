@@ -7,7 +7,7 @@ import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
 import { tries } from '../state/page.ts';
-import { asked, dropLater, live, recordChange, stand, standing } from '../state/rules.ts';
+import { asked, dropLater, live, recordChange, stand, standing, whenItApplies } from '../state/rules.ts';
 import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
 import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
 
@@ -80,8 +80,7 @@ async function use(kind: RuleKind, open: OpenRule | undefined): Promise<void> {
   if (was) earlier.set(kind, was);
   else earlier.delete(kind);
   dropLater((of) => 'rule' in of && of.rule === kind);
-  const when = live.value ? 'Applies at the next step.' : 'Applies when a run starts.';
-  stand(kind, { state: 'asked', text: `${open ? sentence(open.of.name) : sentence(OWN[kind])}. ${when}` });
+  stand(kind, { state: 'asked', text: `${open ? sentence(open.of.name) : sentence(OWN[kind])}. ${whenItApplies()}` });
 }
 
 function put(kind: RuleKind, open: OpenRule | undefined): void {

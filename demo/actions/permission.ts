@@ -1,22 +1,21 @@
 /** Questions before foreign code runs. Stop counts as a no. */
 
-import { offer } from '../state/notices.ts';
-import { state } from '../state/page.ts';
 import { hasCode, type RuleChange } from '../storage/runChanges.ts';
 import { savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
+import { progress, state } from '../state/stage.ts';
 
 /** @param yes label of the button that permits @param no label of the other button */
 export function permission(text: string, yes: string, no: string): Promise<boolean> {
   const answered = new Promise<boolean>((answer) => {
-    offer.value = { text, choices: { [yes]: () => answer(true), [no]: () => answer(false) } };
+    progress({ question: { text, choices: { [yes]: () => answer(true), [no]: () => answer(false) } } });
     const unsubscribe = state.subscribe((now) => {
       if (now !== 'stopping') return;
       answer(false);
       queueMicrotask(() => unsubscribe());
     });
   });
-  return answered.finally(() => (offer.value = undefined));
+  return answered.finally(() => progress({ question: undefined }));
 }
 
 /** Returns true if the rules of a run may be executed. Rules from a run's files need the visitor's permission first. */

@@ -9,8 +9,8 @@ import { loadTrainerCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { InputError } from '../../src/errors.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { message, notSaved, offer } from '../state/notices.ts';
-import { config, phase, run, scored, session, state } from '../state/page.ts';
+import { message, notSaved } from '../state/notices.ts';
+import { config, phase, scored, session } from '../state/page.ts';
 import { replay } from '../state/runs.ts';
 import { hasCode } from '../storage/runChanges.ts';
 import { readRun, savedRuns } from '../storage/saved.ts';
@@ -20,6 +20,7 @@ import { fail } from './controller.ts';
 import { rulesLetIn } from './permission.ts';
 import { goTo, stopFirst } from './runs.ts';
 import { takeSession } from './warm.ts';
+import { enter, progress, state } from '../state/stage.ts';
 
 /** Returns the step of the newest saved state before `step`; 0 = the start of the run. */
 export const stateBefore = ({ checkpoints }: SavedRun, step: number): number =>
@@ -30,24 +31,24 @@ export async function replayTo(asked: SavedRun, step: number): Promise<void> {
   try {
     await stopFirst();
     const saved = (await readRun(asked.id)) ?? asked; // read again, because the end of the run wrote more
-    [message.value, notSaved.value, offer.value] = [undefined, undefined, undefined];
+    [message.value, notSaved.value] = [undefined, undefined];
     const { changes } = saved;
     const from = stateBefore(saved, step);
     const broken = changes.find((of) => 'failed' in of && of.step > from && of.step <= step)?.step;
     const to = broken === undefined ? step : broken - 1;
     replay.value = { from, to, steps: [], broken, hasRules: hasCode(changes) };
-    state.value = 'loading';
+    enter({ name: 'running', progress: 'loading' });
     if (!(await rulesLetIn(saved, 'Cancel')))
       throw new InputError("A replay needs the run's rules, which you did not allow. Replay again and allow them.");
     const { files, path } = await savedRuns().then((store) => ({ files: store!.files, path: store!.path(saved.id) }));
     const checkpoint = from > 0 ? await loadTrainerCheckpoint(files, `${path}/checkpoints/step-${from}`) : undefined;
     if (to > from) await trainAgain(saved, to, checkpoint);
     await goTo(step);
-    state.value = 'done';
+    enter({ name: 'looking', at: 'ended' });
   } catch (error) {
     fail(error);
   } finally {
-    [run.value, phase.value] = [undefined, undefined];
+    phase.value = undefined;
   }
 }
 
@@ -69,7 +70,10 @@ async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | 
     replays: true,
     events: {
       onDownload: nothing,
-      onLoaded: (opened) => void ([session.value, state.value] = [opened, 'running']),
+      onLoaded: (opened) => {
+        session.value = opened;
+        progress({ progress: again.asked });
+      },
       onClosed: nothing,
       onTrainer: (now, { task: its }) => {
         [trainer, task] = [now, its];
@@ -88,11 +92,12 @@ async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | 
         return repeated.goOn(metrics['training/global_step'], trainer!, task!);
       },
       onFault: nothing,
-      onPaused: () => void (state.value = 'paused'),
-      onLost: () => void (state.value = 'loading'),
+      onPaused: () => progress({ progress: 'paused' }),
+      onLost: () => progress({ progress: 'loading' }),
     },
   });
-  run.value = again;
+  progress({ run: again });
+  if (state.value === 'stopping') again.stop(); // requested before the run existed
   await again.train().finally(() => repeated.close());
 }
 

@@ -1,6 +1,7 @@
 /** Applies the rules that were requested or recorded for a run. The code that executes rules is loaded when there are rules. */
 
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
 import { asked, live, record, setLive } from '../state/rules.ts';
 import { type AskedRules, changesAt, hasCode, rulesAt } from '../storage/runChanges.ts';
@@ -22,6 +23,12 @@ export async function repeatChanges(step: number): Promise<void> {
   if (!due || !now) return;
   now.trainer.change(due.settings);
   if (Object.keys(due.rules).length > 0) await use(due.rules, step + 1, now.trainer, now.session);
+}
+
+/** Returns to the task's own rules and the run's own loss. */
+export async function restoreRules(kinds: readonly RuleKind[]): Promise<void> {
+  const { applyOwn } = await import('./openRules.ts');
+  for (const kind of kinds) await applyOwn(kind);
 }
 
 async function use(rules: AskedRules, step: number, trainer: GrpoTrainer, session: Session): Promise<void> {

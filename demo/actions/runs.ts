@@ -1,17 +1,17 @@
 /** Actions of the buttons of an earlier run: show, continue, fork, save, load. */
 
-import { batch } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { complain, inform, offer } from '../state/notices.ts';
-import { active, history, shownStep } from '../state/page.ts';
+import { complain, inform } from '../state/notices.ts';
+import { history, shownRun, shownStep } from '../state/page.ts';
 import { overlaid, readRuns, toggleOverlay } from '../state/runs.ts';
 import { form } from '../state/settings/settings.ts';
 import { showNewest, showStep } from '../state/tries/shown.ts';
 import { triesOf } from '../state/tries/stepTries.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
-import { fail, showRun, start, stop } from './controller.ts';
+import { showRun, start, stop } from './controller.ts';
 import { saveFile } from './saveFile.ts';
+import { active, enter, stage } from '../state/stage.ts';
 
 /** Shows the tries of a step, and marks the step in the curves; undefined = the newest. */
 export async function goTo(step: number | undefined): Promise<void> {
@@ -80,30 +80,35 @@ export const goOnFrom = (run: SavedRun, step: number): void =>
 export const fork = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
+    if (stage.value.name === 'forking') stage.value.cancel(); // another fork
+    if (shownRun.value !== run.id) await showRun(run);
+    const back = stage.value;
+    if (back.name !== 'looking') return; // a run was started meanwhile
+    const restore = form.keep();
     form.open(run.config, 'config.yaml');
-    const begin = () => {
-      try {
-        form.config();
-        void branch(store, run, step, true).catch(fail);
-      } catch (error) {
-        complain(error);
-      }
+    const cancel = () => {
+      enter(back);
+      restore();
     };
-    offer.value = {
-      text: `Fork of ${nameOf(run)} after step ${step}: change the settings, then start it.`,
-      choices: { 'Start the fork': begin, Cancel: () => (offer.value = undefined) },
-    };
-    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus();
+    enter({
+      ...{ name: 'forking', of: run, step, back },
+      offer: {
+        text: `Fork of ${nameOf(run)} after step ${step}: change the settings, then start it.`,
+        choices: { Cancel: cancel },
+      },
+      start: () => void branch(store, run, step, true).catch(complain),
+      cancel,
+    });
+    document.querySelector('.controls')!.scrollIntoView(); // the buttons and the settings, which the stage has opened
+    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus({ preventScroll: true });
+    await goTo(step);
   });
 
 async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = false): Promise<void> {
   const config = byForm ? form.config() : parseTrainConfig(run.config, { source: 'config.yaml' });
   const forked = await store.fork(await store.read(run.id), step);
   await readRuns();
-  batch(() => {
-    if (!overlaid.value.includes(run.id)) toggleOverlay(run.id);
-    offer.value = undefined;
-  });
+  if (!overlaid.value.includes(run.id)) toggleOverlay(run.id);
   await start(forked, config);
 }
 

@@ -7,8 +7,9 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Session } from '../engine/session.ts';
 import type { WarmUp } from '../engine/warmUp.ts';
 import { keepTimed, problemsToTime } from '../state/estimate.ts';
-import { session, state, tries } from '../state/page.ts';
+import { session, tries } from '../state/page.ts';
 import { endTries, showTries, showTry } from '../state/tries/growing.ts';
+import { state } from '../state/stage.ts';
 
 /** Milliseconds to wait after a change of the settings. */
 const SETTLED_MS = 600;

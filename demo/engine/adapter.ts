@@ -11,10 +11,20 @@ export class NoGpuError extends Error {
   override name = 'NoGpuError';
 }
 
-/** Requests an adapter without a device. Throws NoGpuError. */
+/** Milliseconds until a browser that does not answer counts as one without a GPU. */
+const LIMIT_MS = 10_000;
+
+/** Requests an adapter without a device. Throws NoGpuError if it is missing, or if the browser does not answer. */
 export async function findAdapter(): Promise<FoundAdapter> {
   if (!navigator.gpu) throw new NoGpuError(isSecureContext ? NO_WEBGPU : NOT_SECURE);
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
+  let timer = 0;
+  const late = new Promise<never>((_, reject) => {
+    timer = window.setTimeout(() => reject(new NoGpuError(NO_ANSWER)), LIMIT_MS);
+  });
+  const asked = navigator.gpu.requestAdapter({ powerPreference: 'high-performance' }).catch((error: Error) => {
+    throw new NoGpuError(`The browser refused to name a GPU: ${error.message.replace(/\.$/, '')}. ${RESTART}`);
+  });
+  const adapter = await Promise.race([asked, late]).finally(() => clearTimeout(timer));
   if (!adapter) throw new NoGpuError(NO_ADAPTER);
   const { vendor, architecture, description, isFallbackAdapter } = adapter.info;
   const isSoftware = isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);
@@ -33,6 +43,9 @@ const NO_WEBGPU =
 const NOT_SECURE =
   'WebGPU works only on secure pages, and this page was loaded over plain http from another machine. ' +
   'Open it through https or localhost.';
+
+const RESTART = 'Restart the browser, then reload the page.';
+const NO_ANSWER = `The browser did not answer within 10 seconds when asked for a GPU. ${RESTART}`;
 
 const NO_ADAPTER =
   'This browser has WebGPU but cannot use a GPU. See chrome://gpu for the reason. Then turn on graphics ' +

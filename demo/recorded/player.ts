@@ -5,7 +5,7 @@ import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { active, config, history, tries } from '../state/page.ts';
+import { config, history, tries } from '../state/page.ts';
 import { fetchBytes } from '../engine/configs.ts';
 import url from './gsm8k-tool.bin?url';
 
@@ -32,8 +32,7 @@ export class Player {
   readonly playing = signal(false);
   readonly speed = signal(1);
   readonly #tries: ReadonlyMap<number, LoggedRollout[]>;
-  readonly #endings: (() => void)[];
-  #closed = false;
+  #endings: (() => void)[] = [];
 
   static async open(): Promise<Player> {
     const stream = new Blob([await fetchBytes(url, 'The recorded run')]).stream();
@@ -46,6 +45,10 @@ export class Player {
     this.config = parseTrainConfig(recording.config, { source: 'config.yaml', note: () => {} });
     const steps = [...new Set(recording.tries.map(({ step }) => step))];
     this.#tries = new Map(steps.map((at) => [at, recording.tries.filter(({ step }) => step === at)]));
+  }
+
+  /** Shows the recording, and follows `at` until `close`. */
+  show(): void {
     this.#endings = [effect(() => this.#show()), effect(() => this.#tick())];
   }
 
@@ -58,15 +61,9 @@ export class Player {
     this.playing.value = true;
   }
 
-  /** Closes the player. Does not clear what a started run shows already. */
+  /** Stops the player. What it shows stays. */
   close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
     this.#endings.forEach((end) => end());
-    if (active.value) return;
-    batch(() => {
-      [history.value, tries.value, config.value] = [[], [], undefined];
-    });
   }
 
   #show(): void {

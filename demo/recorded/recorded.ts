@@ -3,8 +3,8 @@
 import { effect, signal } from '@preact/signals';
 import type { Player } from './player.ts';
 import { complain } from '../state/notices.ts';
-import { active, state } from '../state/page.ts';
-import { shared } from '../state/shared.ts';
+import { present } from '../state/present.ts';
+import { active, enter, isRecorded, leave, shared, state } from '../state/stage.ts';
 
 export const player = signal<Player | undefined>(undefined);
 
@@ -17,9 +17,11 @@ export async function watchRecorded(): Promise<void> {
   try {
     const { Player } = await import('./player.ts');
     const opened = await Player.open();
-    if (active.value) return opened.close();
-    shared.value = undefined;
+    if (active.value) return;
+    enter({ name: 'looking', at: 'recorded' });
+    present();
     player.value = opened;
+    opened.show();
     if (matchMedia('(prefers-reduced-motion: reduce)').matches) opened.at.value = opened.lines;
     else opened.play();
   } catch (error) {
@@ -31,8 +33,8 @@ export async function watchRecorded(): Promise<void> {
 
 /** Closes the recorded run. */
 export function closeRecorded(): void {
-  player.value?.close();
-  player.value = undefined;
+  leave();
+  present();
 }
 
 // A browser that cannot train shows a recorded training instead.
@@ -41,5 +43,7 @@ effect(() => {
 });
 
 effect(() => {
-  if (active.value) closeRecorded();
+  if (isRecorded.value) return;
+  player.peek()?.close();
+  player.value = undefined;
 });

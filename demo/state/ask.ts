@@ -51,7 +51,7 @@ export const isGame = computed(() => (task.value?.environments?.length ?? 0) > 0
 
 /** Returns the name of the weights that gave an answer. */
 export const nameOf = ({ side, step }: Pick<Answer, 'side' | 'step'>): string =>
-  side === 'before' ? 'Before training' : `Now (step ${step})`;
+  side === 'before' ? 'Before training' : `After step ${step}`;
 
 /** Returns the final answer in a text, in the format of the shipped tasks; undefined if it has none. */
 export function finalAnswer(text: string): string | undefined {

@@ -6,9 +6,10 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { plural } from '../../src/ui/format.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapter } from './notices.ts';
-import { active, config, history } from './page.ts';
+import { config, history } from './page.ts';
 import { recipeOf } from './recipes.ts';
 import { RECORDED, type Recorded } from './recordedRecipes.ts';
+import { active } from './stage.ts';
 
 const KEY = 'webgrpo-speed';
 const measured = signal<Readonly<Record<string, number>>>(readKept());

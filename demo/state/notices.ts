@@ -1,4 +1,4 @@
-/** Notices at the top of the page: the adapter, how a run ended, errors, and offers of what to do next. */
+/** Notices at the top of the page: the adapter, how a run ended, and errors. */
 
 import { signal } from '@preact/signals';
 import { type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
@@ -9,12 +9,6 @@ export interface Message {
   text: string;
 }
 
-/** A sentence with buttons under it, by label. Without buttons it only informs. */
-interface Offer {
-  text: string;
-  choices: Record<string, () => void>;
-}
-
 /** The GPU; undefined = being requested, null = not found. */
 export const adapter = signal<FoundAdapter | null | undefined>(undefined);
 
@@ -23,8 +17,6 @@ export const message = signal<Message | undefined>(undefined);
 
 /** Reason why the run is not being saved; undefined = it is saved. */
 export const notSaved = signal<string | undefined>(undefined);
-
-export const offer = signal<Offer | undefined>(undefined);
 
 /** Shows an informative message. */
 export const inform = (text: string): void => void (message.value = { kind: 'info', text });

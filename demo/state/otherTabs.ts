@@ -1,7 +1,7 @@
 /** Checks whether another tab of the page trains too: both would share the GPU. Each tab that trains holds a Web Lock. */
 
 import { effect, signal } from '@preact/signals';
-import { active } from './page.ts';
+import { active } from './stage.ts';
 
 const LOCK = 'webgrpo trains in ';
 /** Milliseconds between polls, because a tab that crashed sends nothing. */
@@ -10,7 +10,8 @@ const LOOK_AGAIN_MS = 3000;
 /** Number of other tabs that train. */
 export const otherTabs = signal(0);
 
-const own = LOCK + crypto.randomUUID();
+// Without randomUUID, which only secure pages have.
+const own = LOCK + crypto.getRandomValues(new Uint32Array(4)).join('-');
 const news = new BroadcastChannel('webgrpo tabs');
 
 async function look(): Promise<void> {

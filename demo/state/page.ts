@@ -1,4 +1,4 @@
-/** State of the page, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
+/** Results on the screen, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
 
 import { computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -7,14 +7,7 @@ import type { Phase } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { Session } from '../engine/session.ts';
-import type { EvaluationProgress, Run } from '../training/run.ts';
-
-export type State = 'idle' | 'loading' | 'running' | 'pausing' | 'paused' | 'stopping' | 'done' | 'failed' | 'no-gpu';
-
-export const state = signal<State>('idle');
-
-/** True if a run is active or being loaded. */
-export const active = computed(() => ['loading', 'running', 'pausing', 'paused', 'stopping'].includes(state.value));
+import type { EvaluationProgress } from '../training/run.ts';
 
 /** Config of the shown run; undefined = no run yet. */
 export const config = signal<TrainConfig | undefined>(undefined);
@@ -42,9 +35,6 @@ export const evaluation = signal<EvaluationProgress | undefined>(undefined);
 
 /** The current download from another server. */
 export const download = signal<DownloadProgress | undefined>(undefined);
-
-/** The active run. */
-export const run = signal<Run | undefined>(undefined);
 
 /** The engine with its model and task, which outlives a run; undefined = none is open. */
 export const session = signal<Session | undefined>(undefined);

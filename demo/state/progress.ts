@@ -3,7 +3,8 @@
 import { computed } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { active, config, history, phase, scored, stepsDone } from './page.ts';
+import { config, history, phase, scored, stepsDone } from './page.ts';
+import { active } from './stage.ts';
 
 /** Returns the number of tries per step. */
 export const triesOfStep = ({ data, rollout }: TrainConfig): number => data.trainBatchSize * rollout.n;

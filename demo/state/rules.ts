@@ -8,7 +8,7 @@ import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
 import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../storage/runChanges.ts';
 import type { Run } from '../training/run.ts';
-import { run } from './page.ts';
+import { run, state } from './stage.ts';
 
 /** State of a rule in the editor. */
 export interface Standing {
@@ -26,6 +26,10 @@ export const record = signal<readonly RunChange[]>([]);
 
 /** The same changes as readable text. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
+
+/** Returns the changes as a sentence part, such as "Reward: pay for guessing (step 3)". */
+export const changesInWords = (of: readonly { step: number; text: string }[]): string =>
+  of.map(({ step, text }) => `${text} (step ${step})`).join('; ');
 
 /** Rules that replace the task's own, in force now or from the next step. */
 export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
@@ -60,6 +64,15 @@ export function beginChanges(before: readonly RunChange[] | undefined, to: typeo
   // A new run uses the rules of the previous run from its first step.
   for (const kind of RULE_KINDS)
     if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
+}
+
+/** Returns when a change made now takes effect. A step in progress keeps the rules that it began with. */
+export function whenItApplies(): string {
+  const trainer = live.value?.trainer;
+  if (!trainer) return 'Applies when a run starts.';
+  const next = trainer.state.step + (state.value === 'paused' ? 1 : 2);
+  const isLast = state.value === 'stopping' || next > trainer.config.trainer.totalTrainingSteps;
+  return isLast ? 'This run has no further step. Applies when the next run starts.' : 'Applies at the next step.';
 }
 
 /** Sets the state of a rule in the editor. */

@@ -6,8 +6,10 @@ import type { Mark } from '../../src/ui/lineChart.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import { complain } from './notices.ts';
-import { active, shownRun, shownStep } from './page.ts';
+import { shownRun } from './page.ts';
 import { changes as ruleChanges } from './rules.ts';
+import { active } from './stage.ts';
+import { olderStep } from './tries/shown.ts';
 
 /** A run whose curves are drawn over those of the shown run. */
 export interface OtherRun {
@@ -52,7 +54,7 @@ export const marks = computed((): Mark[] => {
       colour: '--accent',
       dash: [1, 3],
     })),
-    ...(shownStep.value === undefined ? [] : [{ step: shownStep.value, colour: '--text' }]),
+    ...(olderStep.value === undefined ? [] : [{ step: olderStep.value, colour: '--text' }]),
   ];
 });
 

@@ -22,7 +22,7 @@ export const readRun = async (id: string): Promise<SavedRun | undefined> =>
   (await runs)?.read(id).catch(() => undefined);
 
 /** Deletes a saved run. */
-export async function discardRun({ id }: SavedRun): Promise<void> {
+export async function discardRun({ id }: Pick<SavedRun, 'id'>): Promise<void> {
   await (await runs)?.discard(id);
   changes.value++;
 }

@@ -58,9 +58,13 @@ export interface SavedRun {
 /** Releases a run. */
 export type Release = () => void;
 
-/** Opens OPFS, or IndexedDB in windows without OPFS, as from `file://`. Undefined if the window stores nothing at all. */
+/**
+ * Opens OPFS, or IndexedDB in windows without OPFS, as from `file://`, and in browsers whose pages cannot write there, as Safari before 26.
+ * Undefined if the window stores nothing at all.
+ */
 export async function openSavedRuns(): Promise<SavedRuns | undefined> {
   try {
+    if (!('createWritable' in FileSystemFileHandle.prototype)) throw new Error('OPFS can only be read here.');
     return new SavedRuns(opfsFileSystem(await navigator.storage.getDirectory()));
   } catch {
     const { indexedDbFileSystem } = await import('./indexedDb.ts');

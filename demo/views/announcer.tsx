@@ -3,7 +3,8 @@
 import { useComputed } from '@preact/signals';
 import { passAt1 } from '../../src/report/metricOf.ts';
 import { short } from '../../src/ui/format.ts';
-import { config, history, type State, state } from '../state/page.ts';
+import { config, history } from '../state/page.ts';
+import { state, type State } from '../state/stage.ts';
 
 const STATES: Record<State, string> = {
   idle: '',

@@ -2,8 +2,9 @@
 
 import type { ComponentChildren } from 'preact';
 import { pauseOrResume, saveMetrics, stop } from '../actions/controller.ts';
-import { active, evaluation, history, state } from '../state/page.ts';
+import { evaluation, history } from '../state/page.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
+import { active, stage, state } from '../state/stage.ts';
 
 interface Action {
   id?: string;
@@ -26,6 +27,7 @@ function Action({ off, onClick, ...rest }: Action) {
 /** The run's buttons. */
 export function Buttons() {
   const now = state.value;
+  const isForking = stage.value.name === 'forking';
   return (
     <>
       <Action
@@ -35,7 +37,7 @@ export function Buttons() {
         class="primary"
         off={active.value || now === 'no-gpu' || !formIsReady.value || 'problem' in form.checked.value}
       >
-        {now === 'done' || now === 'failed' ? 'Start again' : 'Start'}
+        {isForking ? 'Start the fork' : now === 'done' || now === 'failed' ? 'Start again' : 'Start'}
       </Action>
       <Action off={!['running', 'pausing', 'paused'].includes(now)} onClick={pauseOrResume}>
         {now === 'paused' || now === 'pausing' ? 'Resume' : 'Pause'}

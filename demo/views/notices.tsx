@@ -1,12 +1,16 @@
 /** The notices, and the adapter's name in the header. */
 
-import { adapter, message, notSaved, offer } from '../state/notices.ts';
+import { restoreRules } from '../actions/rules.ts';
+import { adapter, complain, message, notSaved } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
-import { active } from '../state/page.ts';
+import { asked } from '../state/rules.ts';
+import { active, offer } from '../state/stage.ts';
+import { RULE_KINDS } from '../storage/runChanges.ts';
 
 /** Shows the current notices. */
 export function Notices() {
   const [news, unsaved, offered] = [message.value, notSaved.value, offer.value];
+  const kinds = RULE_KINDS.filter((kind) => asked.value[kind]);
   return (
     <>
       {news && (
@@ -20,6 +24,19 @@ export function Notices() {
           {active.value
             ? 'Another tab is training too. Both share the GPU and run slower.'
             : 'Another tab is training. A run started here would share its GPU.'}
+        </div>
+      )}
+      {kinds.length > 0 && (
+        <div class="notice warning replaced">
+          <span>
+            <b>{active.value ? 'This run has custom rules: ' : 'The next run uses custom rules: '}</b>
+            {kinds.map((kind) => `${kind}: ${asked.value[kind]!.name}`).join('; ')}.
+          </span>
+          <span class="choices">
+            <button type="button" onClick={() => void restoreRules(kinds).catch(complain)}>
+              Undo
+            </button>
+          </span>
         </div>
       )}
       {unsaved !== undefined && (

@@ -2,9 +2,10 @@
 
 import type { Phase } from '../../src/grpo/types.ts';
 import { clock, short } from '../../src/ui/format.ts';
-import { config, evaluation, history, phase, scored, type State, state, stepsDone } from '../state/page.ts';
+import { config, evaluation, history, phase, scored, stepsDone } from '../state/page.ts';
 import { shareDone, timeLeft, triesOfStep } from '../state/progress.ts';
 import { player } from '../recorded/recorded.ts';
+import { state, type State } from '../state/stage.ts';
 
 const PHASES: Record<Phase, string> = {
   generate: 'Generating',
@@ -32,7 +33,7 @@ export function Status() {
   const left = timeLeft.value === undefined ? '\u2013' : clock(timeLeft.value);
   const tiles = {
     step: ['Step', total > 0 ? `${stepsDone.value} of ${total}` : '\u2013'],
-    now: ['Now', doing()],
+    now: ['Status', doing()],
     speed: ['Tokens per second', speed === undefined ? '\u2013' : short(speed)],
     left: ['Time left', left],
   };

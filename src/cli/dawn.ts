@@ -1,6 +1,7 @@
 /** WebGPU for Node: installs Dawn as `navigator.gpu`. */
 
 import { accessSync, constants } from 'node:fs';
+import { totalmem } from 'node:os';
 import { delimiter } from 'node:path';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
@@ -55,6 +56,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
     return { gpu, adapter, isHardware: adapter !== null && !summaryOf(adapter.info, adapter.features).isSoftware };
   };
   const { env } = process;
+  checkDrivers(env, true);
   const isChosen = env['VK_ICD_FILENAMES'] ?? env['VK_DRIVER_FILES'];
   const icd =
     process.platform === 'linux' && !isChosen ? swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env)) : '';
@@ -69,23 +71,43 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   return (first ?? (await make())).gpu;
 }
 
-/** Throws NoAdapterError that names the variable if it names a driver's file that cannot be read. Vulkan ignores such a file. */
-export function checkDrivers(env: NodeJS.ProcessEnv): void {
-  for (const name of ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'])
-    for (const file of (env[name] ?? '').split(delimiter).filter(Boolean)) {
-      try {
-        accessSync(file, constants.R_OK);
-      } catch {
-        throw new NoAdapterError(
-          `${name} names "${file}", which cannot be read. Unset it, or set it to the .json file of a Vulkan driver.`,
-        );
-      }
-    }
+/**
+ * Throws NoAdapterError that names the variable if it names a driver's file that cannot be read. Vulkan ignores such a file.
+ * @param ifAll true to allow them beside files that can be read
+ */
+export function checkDrivers(env: NodeJS.ProcessEnv, ifAll = false): void {
+  const named = ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'].flatMap((name) =>
+    (env[name] ?? '')
+      .split(delimiter)
+      .filter(Boolean)
+      .map((file) => ({ name, file })),
+  );
+  const missing = named.filter(({ file }) => !isReadable(file));
+  if (missing.length === 0 || (ifAll && missing.length < named.length)) return;
+  const [{ name, file }] = missing;
+  throw new NoAdapterError(
+    `${name} names "${file}", which cannot be read. Unset it, or set it to the .json file of a Vulkan driver.`,
+  );
+}
+
+function isReadable(file: string): boolean {
+  try {
+    accessSync(file, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Returns the maximum number of bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */
 export async function adapterBindingBytes(): Promise<number> {
   return bindingBytes((await requestAdapter()).limits);
+}
+
+/** Returns the bytes that a device can hold, if that is known: a software adapter uses the memory of the machine. Throws NoAdapterError. */
+export async function adapterMemory(): Promise<number> {
+  const { info, features } = await requestAdapter();
+  return summaryOf(info, features).isSoftware ? totalmem() : Infinity;
 }
 
 const REST_MS = 0.2;

@@ -12,15 +12,25 @@ export const isKeptGguf = (address: string): boolean => isGguf(address) && !addr
 /** Returns the name to store a file under: letters, digits, "_", "." and "-" alone, which need no escape in an address. */
 export const keptName = (name: string): string => `${name.replace(/\.gguf$/i, '').replaceAll(/[^\w.-]+/g, '-')}.gguf`;
 
-/** Stores a file under a name from `keptName` and replaces an older one. Throws InputError if the disk is full. */
+/**
+ * Stores a file under a name from `keptName` and replaces an older one. Throws InputError if the disk is full; nothing of that name is
+ * stored then.
+ */
 export async function keepGguf(name: string, file: Blob): Promise<void> {
   const store = await opfsStore(FOLDER);
   const writer = await store.writer(name, 0);
   try {
     for (let at = 0; at < file.size; at += PIECE_BYTES)
       await writer.write(new Uint8Array(await file.slice(at, at + PIECE_BYTES).arrayBuffer()));
-  } finally {
     await writer.close();
+  } catch (error) {
+    await writer.close().catch(() => {}); // the first error is the one to report
+    await (
+      await navigator.storage.getDirectory()
+    )
+      .getDirectoryHandle(FOLDER)
+      .then((folder) => folder.removeEntry(name));
+    throw error;
   }
 }
 

@@ -250,6 +250,13 @@ export function checkPlan(sizes: Sizes, maxBytes: number): void {
   );
 }
 
+/** Returns a warning that names what to lower, if the plan is above the memory of the device. */
+export function aboveMemory(sizes: Sizes, bytes: number): string | undefined {
+  const total = totalBytes(planMemory(sizes));
+  if (total <= bytes) return undefined;
+  return `The plan of ${mib(total)} is above the ${mib(bytes)} that the device has, so the run can end without an error message. ${savingsAdvice(sizes)}`;
+}
+
 /**
  * Adds savings to the device's own error. A page cannot query a device's memory, so without a cap this error is the
  * first sign.

@@ -47,7 +47,7 @@ test('axe finds nothing with a result from a link, with a link to copy by hand, 
     Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
   });
   const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
-  const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000 });
+  const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000, changes: [] });
   await page.goto(`${address({ seed: 3 })}#r=${sent}`);
   await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('3 steps, seed 3, 8 min');
   await page.getByRole('button', { name: 'Copy link' }).click();

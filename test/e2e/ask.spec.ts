@@ -47,6 +47,17 @@ test('an example that arrives late does not replace typed text', async ({ page }
   await expect(box(page)).toHaveValue(/^What is \d+ \+ \d+/);
 });
 
+test('another task replaces the example of the one before, and leaves typed text alone', async ({ page }) => {
+  await openPage(page, TINY);
+  await expect(box(page)).toHaveValue(/ \d+ /);
+  await page.getByRole('radio', { name: /^Backwards/ }).check();
+  await expect(box(page)).toHaveValue(/^[a-z]+$/);
+  await box(page).fill(QUESTION);
+  await page.getByRole('radio', { name: /^Countdown/ }).check();
+  await page.getByRole('button', { name: 'Another example' }).click();
+  await expect(box(page)).toHaveValue(/^(?!Tom)[^]*\d/);
+});
+
 test('questions before, during and after training do not change the run', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: STEPS, 'data.maxResponseLength': 64 });
   await page.locator('#ask').scrollIntoViewIfNeeded();
@@ -80,14 +91,14 @@ test('questions before, during and after training do not change the run', async 
   await box(page).fill(QUESTION);
   await page.getByRole('button', { name: 'Ask', exact: true }).click();
   await answered(page, 1);
-  await expect(names(page)).toHaveText(['Before training', 'Now (step 1)']);
+  await expect(names(page)).toHaveText(['Before training', 'After step 1']);
 
   engine.open();
   await expectState(page, 'done');
   await box(page).fill('How many are there if 2 more come?');
   await box(page).press('Enter');
   await answered(page, 2);
-  await expect(names(page)).toHaveText(['Before training', `Now (step ${STEPS})`]);
+  await expect(names(page)).toHaveText(['Before training', `After step ${STEPS}`]);
   const asked = await savedMetrics(page);
 
   await page.getByRole('button', { name: 'Start again' }).click();
@@ -110,6 +121,6 @@ test('trained to 0.8: answers and results before training are next to the curren
   await box(page).fill(QUESTION);
   await box(page).press('Enter');
   await answered(page, 1);
-  await expect(names(page)).toHaveText(['Before training', 'Now (step 30)']);
+  await expect(names(page)).toHaveText(['Before training', 'After step 30']);
   console.log((await newest(page).innerText()).replaceAll('\n', ' | '), await page.locator('#result pre').innerText());
 });

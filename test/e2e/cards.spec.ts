@@ -7,7 +7,11 @@ import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkp
 import { startHub } from '../hubServer.ts';
 import { address, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
 
-test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({ page }) => {
+test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
+  page,
+  engine,
+}) => {
+  engine.upTo(0, 'load'); // an idle page would time a step
   await openPage(page);
   const card = (name: RegExp) => page.getByRole('radio', { name });
   await expect(page.getByRole('group', { name: 'Choose a task' })).toBeVisible();
@@ -33,6 +37,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   await expect(page.locator('#plan')).toContainText('about 16 min here');
 
   await test.step('an adapter that is not known yet is timed while the page idles', async () => {
+    engine.open();
     await page.evaluate(() => localStorage.clear());
     await page.goto(address());
     await expect(page.locator('.card-cost').first()).toHaveText(/^about .* here, 249 MB$/);
@@ -41,6 +46,51 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
     expect(Object.entries(JSON.parse(kept!) as object)).toEqual([[name, expect.any(Number)]]);
     await expectState(page, 'idle');
   });
+});
+
+test('"Your model" without a model starts nothing, and the address reopens that card', async ({ page }) => {
+  await openPage(page, { config: 'reverse-text' });
+  const [start, card] = [page.getByRole('button', { name: 'Start' }), page.getByRole('radio', { name: /^Your model/ })];
+  await card.check();
+  await expect(page.getByLabel('Model name on the Hub')).toBeVisible();
+  await expect(start).toBeDisabled();
+  await page.getByRole('textbox', { name: 'Steps' }).press('Enter');
+  await expectState(page, 'idle');
+  await expect(page.locator('#plan')).toHaveText(/^No model is chosen\. /);
+  await expect(page).toHaveURL(/\?config=your-model$/);
+  await page.reload();
+  await expect(card).toBeChecked();
+  await expect(start).toBeDisabled();
+  await page.getByRole('radio', { name: /^Calculator/ }).check();
+  await expect(start).toBeEnabled();
+  await expect(page).toHaveURL(/\/\??$/);
+});
+
+test('a card whose recipe cannot be loaded is not left marked', async ({ page }) => {
+  await page.route('**/countdown*.yaml', (route) => route.fulfill({ status: 503 }));
+  await openPage(page);
+  await page.getByRole('radio', { name: /^Countdown/ }).click();
+  await expect(page.locator('.notice.error')).toContainText('countdown could not be loaded');
+  await expect(page.getByRole('radio', { name: /^Calculator/ })).toBeChecked();
+});
+
+test('of two cards, the one that was chosen last is opened, whichever recipe arrives first', async ({ page }) => {
+  let letGo = () => {};
+  const held = new Promise<void>((resolve) => (letGo = resolve));
+  await page.route('**/countdown*.yaml', async (route) => {
+    await held;
+    await route.continue();
+  });
+  await openPage(page);
+  await page.getByRole('radio', { name: /^Countdown/ }).click();
+  await page.getByRole('radio', { name: /^Backwards/ }).click();
+  await expect(page).toHaveURL(/\?config=reverse-text$/);
+  const late = page.waitForResponse('**/countdown*.yaml');
+  letGo();
+  await (await late).finished();
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
+  await expect(page).toHaveURL(/\?config=reverse-text$/);
 });
 
 test('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
@@ -66,7 +116,7 @@ test('every recipe of the cards trains a step', async ({ page }) => {
     .locator('.card input[value]')
     .evaluateAll((inputs) => inputs.map((input) => (input as HTMLInputElement).value));
   const small = { steps: 1, n: 2, 'trainer.valBeforeTrain': false, 'data.valMaxSamples': 2, 'trainer.testFreq': 0 };
-  for (const name of names.filter((value) => value !== 'on'))
+  for (const name of names.filter((value) => value !== 'your-model'))
     await test.step(name, async () => {
       await page.goto(address({ config: name, ...small }));
       await page.getByRole('button', { name: /^Start/ }).click();
@@ -135,7 +185,31 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
   await page.getByRole('radio', { name: /^Your model/ }).check();
   await choose('cut.gguf', bytes.subarray(0, -100));
   await expect(page.locator('.field-problem')).toHaveText(/^cut\.gguf has .* it is truncated\. Download it again\.$/);
+  const kept = () =>
+    page.evaluate(async () => {
+      const root = await navigator.storage.getDirectory();
+      const names: string[] = [];
+      for await (const name of (await root.getDirectoryHandle('gguf', { create: true })).keys()) names.push(name);
+      return names;
+    });
+  await page.evaluate(() => {
+    const { write } = FileSystemWritableFileStream.prototype;
+    FileSystemWritableFileStream.prototype.write = async function (content) {
+      FileSystemWritableFileStream.prototype.write = write;
+      await write.call(this, (content as Uint8Array<ArrayBuffer>).subarray(0, 100));
+      throw new DOMException('full', 'QuotaExceededError');
+    };
+  });
   await choose('My tiny.gguf', bytes);
+  await expect(page.locator('.field-problem')).toContainText('The browser has no space left for My-tiny.gguf');
+  expect(await kept(), 'a part of the file').toEqual([]);
+  const dropped = await page.evaluateHandle((content) => {
+    const transfer = new DataTransfer();
+    const letters = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+    transfer.items.add(new File([letters], 'My tiny.gguf'));
+    return transfer;
+  }, bytes.toString('base64'));
+  await page.locator('.hub').dispatchEvent('drop', { dataTransfer: dropped });
   await expect(page.getByText('0.4 million')).toBeVisible();
   await expect(page.locator('.hub-facts')).toContainText('1 MB, stored in the browser');
   await page.getByRole('button', { name: 'Use this model' }).click();

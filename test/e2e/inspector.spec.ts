@@ -17,6 +17,24 @@ async function selectText(page: Page): Promise<void> {
 
 const selected = (page: Page) => page.evaluate(() => getSelection()!.toString());
 
+test('a held problem is dropped when another run starts', async ({ page, engine }) => {
+  engine.upTo(0);
+  await openPage(page, TINY);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await engine.endStep(1);
+  await expectStep(page, 1);
+  await tries(page).locator('.group').nth(1).click();
+  engine.open();
+  await expectState(page, 'done');
+  const slider = page.getByRole('slider', { name: /^Step/ });
+  await expect(slider).toHaveAttribute('aria-valuetext', /^Step 1 of 2/);
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await expectState(page, 'done');
+  await expect(tries(page).locator('.follow')).toHaveText('Following');
+  await expect(tries(page).locator('.label')).toContainText('Step 2,');
+  await expect(slider).toHaveAttribute('aria-valuetext', /^Step 2 of 2/);
+});
+
 test('tries follow the run until the visitor selects text or picks a problem; the focus does not move', async ({
   page,
   engine,
@@ -37,12 +55,13 @@ test('tries follow the run until the visitor selects text or picks a problem; th
   await expectStep(page, 3);
   expect(await selected(page)).toBe(text);
   expect(await tries(page).locator('.label').innerText()).toBe(label);
+  await expect(page.getByRole('slider', { name: /^Step/ }), 'the step that is held').toHaveValue('1');
 
   const follow = tries(page).locator('.follow');
   await follow.click();
   await expect(follow).toHaveText('Following');
   await expect(tries(page).locator('.label')).toContainText('Step 3,');
-  await first.focus();
+  await tries(page).locator('.group').nth(1).focus(); // which has no try when the next step begins
   await page.evaluate(() => Object.assign(globalThis, { focused: document.activeElement }));
   await engine.endStep(4);
   await expect(tries(page).locator('.label')).toContainText('Step 4,');

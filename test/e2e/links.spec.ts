@@ -3,8 +3,9 @@
 import { expect, type Page } from '@playwright/test';
 import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
+import type { RunChange } from '../../demo/storage/runChanges.ts';
 
-const sent = () =>
+const sent = (changes: readonly RunChange[] = []) =>
   encodeResult({
     history: Array.from({ length: 81 }, (_, step) => ({
       'training/global_step': step,
@@ -14,6 +15,7 @@ const sent = () =>
     adapter: '<img src=x onerror=alert(1)>',
     seconds: 480,
     trainedTokens: 600_000,
+    changes,
   });
 
 /** Records the page's requests to other servers. */
@@ -106,6 +108,37 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await page.goto(link);
   await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('2 steps, seed 5');
   await expectPoints(page, 'reward', 2);
+});
+
+test('a run whose reward was replaced says so: in its notice, on its card, in its link, and at the next start', async ({
+  page,
+  context,
+}) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
+  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
+  await page.getByLabel('Template').selectOption('pay for guessing');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  const notice = page.locator('.notice.replaced');
+  await expect(notice).toContainText('The next run uses custom rules: reward: pay for guessing.');
+  await page.getByRole('button', { name: 'Start', exact: true }).click();
+  await expectState(page, 'done');
+  await expect(notice, 'it stays for the next run').toContainText('The next run uses custom rules');
+  const said = 'Reward: pay for guessing (step 1)';
+  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said.replaceAll(/[()]/g, '.')));
+  await page.getByRole('button', { name: 'Copy link' }).click();
+  await expect(page.getByText(/^Copied: /)).toBeVisible();
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  await notice.getByRole('button', { name: 'Undo' }).click();
+  await expect(notice).toHaveCount(0);
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await expectState(page, 'done');
+  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*Changed)/);
+
+  await page.goto('about:blank');
+  await page.goto(link);
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText(said);
+  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('trains without these changes');
 });
 
 test('a damaged link ends in one error message', async ({ page }) => {

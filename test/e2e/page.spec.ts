@@ -44,6 +44,49 @@ test('with WebGPU but no adapter the page says where to look', async ({ page }) 
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
+test('a browser that refuses an adapter, or never answers, is reported after 10 seconds', async ({ page }) => {
+  await page.clock.install();
+  await page.addInitScript(() => {
+    const refused = Promise.reject(new Error('GPU process crashed.'));
+    refused.catch(() => {});
+    Object.assign(globalThis, { adapterFound: location.hash === '#refused' ? refused : new Promise(() => {}) });
+  });
+  await openPage(page);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.clock.runFor(10_000);
+  await expectState(page, 'no-gpu');
+  await expect(page.getByText('The browser did not answer within 10 seconds when asked for a GPU.')).toBeVisible();
+  await page.goto('about:blank');
+  await page.goto('/#refused');
+  await expectState(page, 'no-gpu');
+  await expect(page.getByText('The browser refused to name a GPU: GPU process crashed. Restart')).toBeVisible();
+});
+
+test('over http from another machine, the page says why it cannot train', async ({ page, baseURL }) => {
+  const errors: string[] = [];
+  page.on('pageerror', (error) => errors.push(error.message));
+  await page.route('http://teacher.test/**', async (route) => {
+    const { pathname, search } = new URL(route.request().url());
+    await route.fulfill({ response: await route.fetch({ url: `${baseURL}${pathname}${search}` }) });
+  });
+  await page.goto('http://teacher.test/');
+  await expectState(page, 'no-gpu');
+  await expect(page.getByText('loaded over plain http from another machine')).toBeVisible();
+  await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
+  expect(errors).toEqual([]);
+});
+
+test("a host's policy that allows only its own files does not stop the page", async ({ page }) => {
+  await page.route('/?*', async (route) => {
+    const response = await route.fetch();
+    const policy = { 'content-security-policy': "connect-src 'self'" };
+    await route.fulfill({ response, headers: { ...response.headers(), ...policy } });
+  });
+  await openPage(page, TINY);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done');
+});
+
 test('Start can be pressed before the GPU has answered: the run starts afterwards, or reports that there is no GPU', async ({
   page,
   engine,
@@ -174,6 +217,8 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
     await expectState(page, 'failed');
     await expect(page.locator('.notice.error')).toContainText(said);
   }
+  await expect(page.locator('.offer'), 'nothing was trained').toHaveCount(0);
+  await expect(page.locator('#runs')).toContainText('Runs are saved here while they train');
 });
 
 test('numbers that are not finite end the run, with the step and the reason', async ({ page }) => {

@@ -36,6 +36,17 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect(chart.locator('tbody tr')).toHaveCount(3);
   });
 
+  await test.step('opened values do not stretch the chart beside them', async () => {
+    const gap = () =>
+      page.locator('figure[data-chart="pass"]').evaluate((figure) => {
+        const top = figure.querySelector('.values')!.getBoundingClientRect().top;
+        return top - figure.getBoundingClientRect().top;
+      });
+    const before = await gap();
+    await page.locator('figure[data-chart="reward"]').getByText('Values').click();
+    expect(await gap()).toBe(before);
+  });
+
   await test.step('arrow keys read the values', async () => {
     const plot = page.getByRole('slider', { name: 'Response length' });
     await plot.focus();

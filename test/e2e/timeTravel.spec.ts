@@ -83,6 +83,40 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
   });
 });
 
+test('a fork opens the settings where they are seen, and only its own button starts', async ({ page }) => {
+  await openPage(page, { ...THREE, 'trainer.saveFreq': 2, steps: 4 });
+  await page.getByRole('button', { name: 'Start', exact: true }).click();
+  await expectState(page, 'done');
+  const settings = page.locator('#settings-fold');
+  await settings.locator('summary').first().click();
+  await expect(settings).not.toHaveAttribute('open');
+  const slider = page.getByRole('slider', { name: /^Step/ });
+  await slider.fill('3');
+  await page.getByRole('button', { name: 'Fork at step 2' }).click();
+  await expect(page.getByRole('textbox', { name: 'Steps' })).toBeFocused();
+  await expect(page.getByRole('textbox', { name: 'Steps' })).toBeInViewport();
+  await expect(slider, 'the step that is forked').toHaveValue('2');
+  await expect(page.locator('button.primary:not(#rules *, #ask *)')).toHaveText('Start the fork');
+  await expect(page.getByRole('button', { name: 'Start the fork' })).toBeInViewport();
+  await page.locator('.offer').getByRole('button', { name: 'Cancel' }).click();
+  await expect(page.getByRole('button', { name: 'Start again' })).toBeVisible();
+
+  await page.getByRole('button', { name: 'Fork at step 2' }).click();
+  await page.getByLabel('Learning rate').fill('2e-4');
+  await page.getByRole('button', { name: 'Start the fork' }).click();
+  await expect(page.locator('#runs tbody tr')).toHaveCount(2);
+  await expectState(page, 'done');
+  await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*4 of 4/s);
+  await expect(page.locator('#runs .changes').first()).toContainText('learning rate 0.001 \u2192 2e\u22124');
+
+  await page.getByRole('button', { name: 'Replay step 4' }).click();
+  await expect(page.locator('.replayed')).toBeVisible();
+  await expectState(page, 'done');
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await expectState(page, 'done');
+  await expect(page.locator('.replayed'), 'of the run before').toHaveCount(0);
+});
+
 /** Changes one number of a step in the log, so that the replay differs. */
 const changeLog = (page: Page, step: number) =>
   page.evaluate(async (step) => {

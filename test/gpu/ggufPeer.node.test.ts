@@ -22,8 +22,8 @@ const file = [process.env['SMOLLM2_GGUF'], `node_modules/.cache/webgrpo/${NAME}`
 );
 if (isFull && !file) process.stderr.write(`skipped: ${NAME} is not here; CONTRIBUTING.md says where it is from\n`);
 
-/** Largest difference of a log-prob, in nats: both sides sum 49,152 float32 exponentials. */
-const TOLERANCE = 3e-4;
+/** Largest difference of a log-prob from float64's, in nats. transformers' float32 differs by 3e-5. */
+const TOLERANCE = 5e-5;
 const TIMEOUT_MS = 900_000; // some two seconds a token on SwiftShader
 
 describe.runIf(isFull && file !== undefined)(`${NAME} against transformers`, () => {

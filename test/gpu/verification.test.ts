@@ -167,13 +167,15 @@ test('samples of other weights, and of an unknown version, are rejected', async 
   expect(['forged log-probs', 'forged token', 'wrong weights']).toEqual(expect.arrayContaining(reasons));
   expect(reasons).toContain('wrong weights');
   const claimed = forged.map(({ sample, claim }) => {
-    const weightVersions = sample.trajectory.mask.slice();
+    const weightVersions = sample.trajectory.mask;
     return {
       claim,
       sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions: Uint32Array.from(weightVersions) } },
     };
   });
-  for (const verdict of await verifyAll(claimed)) expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
+  for (const verdict of await verifyAll(claimed)) expect(verdict).toMatchObject({ reason: 'forged version' });
+  const ofPrompt = claimed.map(({ sample, claim }) => ({ sample, claim: { ...claim, version: 1 } }));
+  for (const verdict of await verifyAll(ofPrompt)) expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
   const [{ sample, claim }] = honest;
   const { weightVersions: _, ...trajectory } = sample.trajectory;
   const unknown = await verifierOf().verify({ ...sample, trajectory }, { ...claim, version: 9 });
@@ -205,11 +207,15 @@ function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   };
 }
 
-test('tokens of one sample from two versions are each checked with their own version', async () => {
+test('a sample of two versions is a forgery, also if it claims to be of one', async () => {
   const partial = await samplesBy(twoVersions(engine.rollout, 2 * n), 2);
   const versions = partial.map(({ sample }) => new Set(sample.trajectory.weightVersions));
   expect(versions.some((all) => all.has(0) && all.has(1))).toBe(true);
-  for (const verdict of await verifyAll(partial)) expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
+  for (const version of [0, 1]) {
+    const mixed = partial.filter((_, i) => versions[i].size === 2);
+    const claimed = mixed.map(({ sample, claim }) => ({ sample, claim: { ...claim, version } }));
+    for (const verdict of await verifyAll(claimed)) expect(verdict).toMatchObject({ reason: 'forged version' });
+  }
   const lying = partial.map(({ sample, claim }) => {
     const weightVersions = new Uint32Array(sample.trajectory.mask.length);
     return { claim, sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions } } };

@@ -35,7 +35,7 @@ export function scriptedPage(mode: string): Plugin[] {
   const page: Plugin = {
     name: 'scripted-page',
     config: () => ({
-      build: { outDir: resolve('node_modules/.cache/webgrpo/scripted-page'), minify: false },
+      build: { outDir: resolve('dist/scripted-page'), minify: false },
       worker: { plugins: () => [scriptedWorker()] },
     }),
     transformIndexHtml: { order: 'pre', handler: () => [{ tag: 'script', children: ADAPTER, injectTo: 'head' }] },

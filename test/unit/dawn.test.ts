@@ -37,6 +37,8 @@ test.each(['VK_ICD_FILENAMES', 'VK_DRIVER_FILES'])(
     const sentence = `${name} names "${missing}", which cannot be read. Unset it, or set it to the .json file of a Vulkan driver.`;
     expect(() => checkDrivers({ [name]: missing })).toThrow(new NoAdapterError(sentence));
     expect(() => checkDrivers({ [name]: [there, missing].join(delimiter) })).toThrow(sentence);
+    expect(() => checkDrivers({ [name]: [there, missing].join(delimiter) }, true)).not.toThrow();
+    expect(() => checkDrivers({ [name]: missing }, true)).toThrow(sentence);
     for (const value of ['', there]) expect(() => checkDrivers({ [name]: value })).not.toThrow();
   },
 );

@@ -11,7 +11,7 @@ import { loadModelFiles } from '../../src/cli/run/checkpoints.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { withChatTemplate } from '../../src/cli/run/session.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { encodePrompt } from '../../src/rollout/agent/prompt.ts';
+import { encodePrompt, writesSchemas } from '../../src/rollout/agent/prompt.ts';
 import { exported, FIXTURE, RUNS, type StoredIds } from '../exportedPrompts.ts';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { exportedTokenizerConfig } from '../../src/cli/export/chatTemplate.ts';
@@ -130,6 +130,7 @@ test('TRL: evaluation, and settings with other meanings, are exported or reporte
   expect(never.settings).not.toHaveProperty('eval_strategy');
   expect(never.settings).not.toHaveProperty('eval_steps');
   expect(never.said).toContain('trainer.testFreq 0');
+  expect(of().said).toContain('actor.ppoMaxTokenLenPerGpu 4096');
   // Two updates per step, or one.
   expect(of().said).toEqual(expect.arrayContaining(['actor.shuffle true', 'actor.lossAggMode token-mean']));
   const one = of('actor.ppoMiniBatchSize=16', 'actor.shuffle=false').said;
@@ -229,7 +230,7 @@ describe.each(['trl', 'verl'])('prompts of %s', (peer) => {
       const { chatTemplateKwargs } = ours.data;
       const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
       const task = await openTask(ours.task);
-      const { toolSchemasInPrompt } = ours.rollout.multiTurn;
+      const toolSchemasInPrompt = writesSchemas(ours.rollout, tokenizer);
       const first = ours.task.path === undefined ? 0 : Number(task.trainSize) - 1;
       const problem = await task.train(first, ours.seed);
       expect(prompt).toEqual([...encodePrompt({ tokenizer, problem, tools: task.tools ?? [], toolSchemasInPrompt })]);
@@ -374,6 +375,17 @@ test('a JSONL task is exported with all its problems', async () => {
   const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
   const answers = (await parquetReadObjects({ file })).map(({ answer }) => answer as string);
   expect(answers.toSorted()).toEqual(Array.from({ length: 14 }, (_, i) => `City ${i}`).toSorted());
+});
+
+test.each(['trl', 'verl'])('%s: problems that name another agent loop are counted', async (peer) => {
+  const path = join(folder, 'loops.jsonl');
+  const loops = ['single_turn', 'tool_agent', undefined, 'single_turn'];
+  const lines = loops.map((loop, i) => JSON.stringify({ prompt: `${i}?`, answer: `${i}`, agent_name: loop }));
+  writeFileSync(path, lines.join('\n'));
+  const { notCarried } = await exported(peer, 'loops', asJsonl(path));
+  expect(notCarried).toContain(
+    'agent_name: 2 of 4 problems name another loop (single_turn); all run by rollout.agent.defaultAgentLoop.',
+  );
 });
 
 const PATTERNS: [pattern: string, flags: string][] = [

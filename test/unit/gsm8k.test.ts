@@ -29,6 +29,10 @@ const identity = (p: Gsm8kProblem) =>
     .match(/\d+/g)
     ?.join(' ')}`;
 
+test('the shipped checkpoint learned its tool without a schema, so prompts contain none by default', () => {
+  expect(tokenizer.readsTools).toBe(false);
+});
+
 describe('generated problems', () => {
   test('problems are determined by index and seed, and differ between seeds', () => {
     expect(trainProblem(17, 1)).toEqual(train[17]);

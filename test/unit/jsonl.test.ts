@@ -439,7 +439,7 @@ test.each([
   ['[{"prompt": "a", "answer": "b"}]', 'a JSON array'],
   ['{\n  "prompt": "a"\n}', 'a JSON object over several lines'],
   ['question,answer\n1+1?,2', 'a table whose first line is question,answer'],
-  ['"question"\t"answer"\n"1+1?"\t"2"', 'a table whose first line is "question"\t"answer"'],
+  ['"question"\t"answer"\n"1+1?"\t"2"', 'a table whose first line is "question"\\t"answer"'],
 ])('%j is named', (text, format) =>
   expect(sentence(() => taskOf(text))).toBe(`a.jsonl is ${format}. Write one JSON object per line.`),
 );

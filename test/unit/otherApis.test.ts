@@ -394,6 +394,47 @@ describe('/v1/responses', () => {
   });
 });
 
+describe('forced calls and formats are sampled as those of chat completions', () => {
+  const properties = { n: { type: 'integer' } };
+  const schema = { type: 'object', properties, required: ['n'], additionalProperties: false };
+  const format = { type: 'json_schema', json_schema: { name: 'reply', schema } };
+  const byName = { type: 'function', function: { name: 'calculator' } };
+  const ofMessages = { type: 'json_schema', schema };
+  test.each<[string, object, string, object]>([
+    ['any', { tool_choice: 'required' }, '/messages', { tool_choice: { type: 'any' } }],
+    [
+      'any, one call',
+      { tool_choice: 'required', parallel_tool_calls: false },
+      '/messages',
+      { tool_choice: { type: 'any', disable_parallel_tool_use: true } },
+    ],
+    ['a tool', { tool_choice: byName }, '/messages', { tool_choice: { type: 'tool', name: 'calculator' } }],
+    ['none', { tool_choice: 'none' }, '/messages', { tool_choice: { type: 'none' } }],
+    ['a format', { response_format: format }, '/messages', { output_config: { format: ofMessages } }],
+    ['an older format', { response_format: format }, '/messages', { output_format: ofMessages }],
+    ['required', { tool_choice: 'required' }, '/responses', { tool_choice: 'required' }],
+    ['a function', { tool_choice: byName }, '/responses', { tool_choice: { type: 'function', name: 'calculator' } }],
+    [
+      'a schema',
+      { response_format: format },
+      '/responses',
+      { text: { format: { type: 'json_schema', name: 'reply', schema, strict: true } } },
+    ],
+    ['JSON', { response_format: { type: 'json_object' } }, '/responses', { text: { format: { type: 'json_object' } } }],
+  ])('%s', async (_, chat, path, other) => {
+    const { post, rollout } = await apis();
+    const called = { name: 'calculator', parameters: PARAMETERS };
+    const asked = { messages: [{ role: 'user', content: QUESTION }], max_tokens: 90 };
+    await post('/t/g/a/chat/completions', { ...asked, ...chat, tools: [{ type: 'function', function: called }] });
+    const isResponses = path === '/responses';
+    const given = isResponses ? { input: QUESTION, max_output_tokens: 90 } : asked;
+    const tool = isResponses ? { type: 'function', ...called } : { name: 'calculator', input_schema: PARAMETERS };
+    expect((await post(`/t/g/b${path}`, { ...given, ...other, tools: [tool] })).status).toBe(200);
+    const [one, two] = rollout.requests.map(({ sampling, contextIds }) => JSON.stringify([sampling, [...contextIds]]));
+    expect(two).toBe(one);
+  });
+});
+
 test.each([
   [
     '/responses',

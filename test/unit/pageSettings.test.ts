@@ -33,6 +33,7 @@ test.each([
   ['algorithm=foo', 'algorithm', 'Algorithm is "foo"'],
   ['loss=foo', 'loss', 'Loss is "foo"'],
   ['seed=hello', 'seed', 'Seed is "hello"'],
+  ['set=model.path=./nope', undefined, '"model.path" is "./nope", but a page reads no folders of this machine.'],
   ['set=rollout.temprature=1', undefined, 'Did you mean "rollout.temperature"?'],
 ])('%s is refused at its field, by its label', (address, field, sentence) => {
   const problem = problemOf(opened(address))!;

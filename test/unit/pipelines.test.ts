@@ -324,6 +324,24 @@ describe('rules that leave groups out', () => {
     expect(Math.max(...steps.map(({ metrics }) => metrics['training/off_policy/age/max']))).toBe(1);
   });
 
+  test('a rollouter that restarts stale groups: the late group is trained on by newer weights, and nothing replaces it', async () => {
+    const make: RollouterFactory = (source, put) =>
+      Object.assign(new LocalRollouter(source, put), { restartsStale: true });
+    let isLate = true;
+    const run: Run = new Run(
+      configOf({ steps: 12, asyncTraining: { maxOffPolicyThreshold: 1 } }),
+      paced(5, (number) =>
+        number === 1 && isLate ? run.engine.reaches(2).then(() => void (isLate = false)) : undefined,
+      ),
+      { make },
+    );
+    const steps = await run.steps();
+    expect(steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples']).toBeGreaterThan(0);
+    expect(allGroups(steps)).toEqual(upTo(48));
+    expect(run.problems.position).toBe(48);
+    expect(Math.max(...steps.map(({ metrics }) => metrics['training/off_policy/age/max']))).toBe(1);
+  });
+
   test('the ratio of lengths compares the dropped groups of a step with those trained on', async () => {
     const run: Run = new Run(
       configOf({ steps: 12, asyncTraining: { maxOffPolicyThreshold: 1 } }),

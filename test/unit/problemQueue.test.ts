@@ -7,7 +7,7 @@ import { checkedProblems, completedConfig } from '../../src/grpo/generate/traini
 import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { encodePrompt } from '../../src/rollout/agent/prompt.ts';
+import { encodePrompt, writesSchemas } from '../../src/rollout/agent/prompt.ts';
 import { parseGptOss } from '../../src/rollout/tools/gptOss.ts';
 import { parseHermes } from '../../src/rollout/tools/parser.ts';
 import { ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
@@ -29,8 +29,8 @@ const task = gsm8kToolTask();
 const problemsOf = (...numbers: number[]) => numbers.map((number) => task.train(number, config.seed));
 
 const FILES = buildGsm8kTokenizer();
-const tokenizerOf = (template?: string) =>
-  new ChatTokenizer(FILES.tokenizer, { ...FILES.config, ...(template && { chat_template: template }) });
+const tokenizerOf = (template?: unknown) =>
+  new ChatTokenizer(FILES.tokenizer, { ...FILES.config, ...(template !== undefined && { chat_template: template }) });
 
 function queueOf(train = task.train) {
   const tokenizer = tokenizerOf();
@@ -68,7 +68,7 @@ test('the prompts of the next step are encoded ahead, exactly as rollout encodes
   const prompt = {
     tokenizer,
     tools: task.tools ?? [],
-    toolSchemasInPrompt: config.rollout.multiTurn.toolSchemasInPrompt,
+    toolSchemasInPrompt: false,
   };
   queue.prefetch();
   vi.spyOn(tokenizer, 'applyChatTemplate').mockImplementation(() => {
@@ -365,6 +365,28 @@ test.each<[string, string | undefined, Task, object, string[]]>([
   ],
 ])('what the template loses is said before a run: %s', async (_, template, of, multiTurn, sentences) => {
   expect(await said(template, of, multiTurn)).toEqual(sentences);
+});
+
+const IN_TOOL_USE = [
+  { name: 'default', template: CHATML },
+  { name: 'tool_use', template: `{{ tools | tojson }}${CHATML}` },
+];
+const LISTS_NAMES = `{% for tool in tools or [] %}{{ tool.function.name | upper }}{% endfor %}${CHATML}`;
+test.each<[string, unknown, object, object, boolean]>([
+  ['webgrpo, which was trained without', OWN, {}, {}, false],
+  ['webgrpo, if set', OWN, { toolSchemasInPrompt: true }, {}, true],
+  ['no tools (SmolLM2)', CHATML, {}, {}, false],
+  ['no tools, if set', CHATML, { toolSchemasInPrompt: true }, {}, true],
+  ['no tools, and refuses more (Gemma)', GEMMA, {}, {}, false],
+  ['a template for tools (Hermes)', IN_TOOL_USE, {}, {}, true],
+  ['a template for tools, switched off', IN_TOOL_USE, { toolSchemasInPrompt: false }, {}, false],
+  ['names in capitals', LISTS_NAMES, {}, {}, true],
+  ['names, for samples of one turn', LISTS_NAMES, {}, { defaultAgentLoop: 'single_turn' }, false],
+  ['names, for samples without tools', LISTS_NAMES, { enable: false }, {}, false],
+])('schemas are in the prompt if the template reads tools: %s', (_, template, multiTurn, agent, isWritten) => {
+  const { rollout } = config;
+  const settings = { multiTurn: { ...rollout.multiTurn, ...multiTurn }, agent: { ...rollout.agent, ...agent } };
+  expect(writesSchemas(settings, tokenizerOf(template))).toBe(isWritten);
 });
 
 test('a server reports what requests would lose', () => {

@@ -9,7 +9,14 @@ import { checkParser, type PromptOptions } from '../../src/tasks/gsm8k/prompt.ts
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
-import { checkBindings, type PlanItem, planMemory, planSavings, totalBytes } from '../../src/workers/memoryPlan.ts';
+import {
+  aboveMemory,
+  checkBindings,
+  type PlanItem,
+  planMemory,
+  planSavings,
+  totalBytes,
+} from '../../src/workers/memoryPlan.ts';
 
 const shapeOf = (name: string) =>
   parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
@@ -36,6 +43,8 @@ test.each([
   expect(plan.find(({ name }) => name === 'weights')!.bytes).toBeGreaterThan(4 * parameterCount(shape));
   expect(planSavings(sizes).map(({ change }) => change)).toContain('model.quantization=int4');
   expect(totalBytes(planMemory({ ...sizes, weightFormat: 'int8' }))).toBeLessThan(totalBytes(plan));
+  expect(aboveMemory(sizes, totalBytes(plan))).toBeUndefined();
+  expect(aboveMemory(sizes, totalBytes(plan) - 1)).toMatch(/Each alone would save: .*rollout\.maxNumSeqs=/);
   checkParser((config.task.options as Partial<PromptOptions>).parser);
   expect(read(file)).toContain('Not run by us');
 });
@@ -47,8 +56,7 @@ test('the memory in docs/guides/models.md is what is planned', () => {
   const mib = (bytes: number) => Math.round(bytes / 2 ** 20).toLocaleString('en-US');
   for (const model of ['smollm2-135m', 'qwen2.5-0.5b']) {
     const plan = planOf(`gsm8k-${model}`, `${model}-instruct`);
-    const cache = plan.find(({ name }) => name === 'KV cache')!.bytes;
-    expect(docs).toContain(`${mib(totalBytes(plan))} MiB, ${mib(cache)} of it keys and values`);
+    expect(docs).toContain(`gsm8k-${model}.yaml\` (${mib(totalBytes(plan))} MiB`);
   }
 });
 

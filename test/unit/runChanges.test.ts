@@ -1,9 +1,9 @@
 /** Tests changes during a run: the rules of each step, and parsing of an untrusted file. */
 
 import { expect, test, vi } from 'vitest';
-import { run } from '../../demo/state/page.ts';
+import { enter } from '../../demo/state/stage.ts';
 import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
-import { beginChanges, changes, changeSettings } from '../../demo/state/rules.ts';
+import { beginChanges, changes, changeSettings, setLive, whenItApplies } from '../../demo/state/rules.ts';
 import {
   changesAt,
   changesText,
@@ -76,12 +76,27 @@ function trainerAt(step: number) {
   };
 }
 
+test('a change in the last step, or while a run stops, is said to wait for the next run', () => {
+  const at = (step: number, now: 'running' | 'paused' | 'stopping') => {
+    enter({ name: 'running', progress: now, run: {} as Run });
+    const config = { trainer: { totalTrainingSteps: 12 } };
+    setLive({ ...trainerAt(step).trainer, config } as unknown as GrpoTrainer, {} as Session);
+    const said = whenItApplies();
+    enter({ name: 'looking', at: 'ended' });
+    return said;
+  };
+  expect(whenItApplies()).toBe('Applies when a run starts.');
+  const none = 'This run has no further step. Applies when the next run starts.';
+  expect([at(10, 'running'), at(11, 'paused')]).toEqual(Array(2).fill('Applies at the next step.'));
+  expect([at(11, 'running'), at(12, 'running'), at(3, 'stopping')]).toEqual(Array(3).fill(none));
+});
+
 test('an engine that resumes from step 3 gets the rules in force, and later ones at their steps', async () => {
   const lr = (value: number) => ({ 'actor.optim.lr': value });
   const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
   const kept: (readonly RunChange[])[] = [];
   const adopted = adopt.mock.calls;
-  run.value = {} as Run;
+  enter({ name: 'running', progress: 'running', run: {} as Run });
   beginChanges([...CHANGES.slice(0, 3), later], (all) => kept.push(all));
   const { trainer, told } = trainerAt(3);
   await beginRules(trainer, {} as Session);

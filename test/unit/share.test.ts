@@ -20,7 +20,7 @@ const run = (steps: number): SharedResult => {
     }),
     ...(step % 20 === 0 && { 'val-core/gsm8k/acc/mean@1': 0.39 + step / 200 }),
   }));
-  return { history, adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345 };
+  return { history, adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345, changes: [] };
 };
 
 test('a run of 80 steps takes less than 1500 letters and survives a round trip', async () => {
@@ -28,7 +28,7 @@ test('a run of 80 steps takes less than 1500 letters and survives a round trip',
   const text = await encodeResult(sent);
   expect(text.length).toBeLessThan(1500);
   const { history, ...facts } = await decodeResult(text);
-  expect(facts).toEqual({ adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345 });
+  expect(facts).toEqual({ adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345, changes: [] });
   expect(history).toHaveLength(81);
   history.forEach((line, i) => {
     const was: Record<string, number | undefined> = sent.history[i];
@@ -55,7 +55,9 @@ test('any history survives a round trip', async () => {
   await fc.assert(
     fc.asyncProperty(histories, async ([lines, first, adapter]) => {
       const history = lines.map((values, i) => ({ ...values, 'training/global_step': first + 2 * i }));
-      const back = await decodeResult(await encodeResult({ history, adapter, seconds: 1, trainedTokens: 2 }));
+      const back = await decodeResult(
+        await encodeResult({ history, adapter, seconds: 1, trainedTokens: 2, changes: [] }),
+      );
       expect(back.history.map((one) => one['training/global_step'])).toEqual(
         history.map((one) => one['training/global_step']),
       );
@@ -69,6 +71,17 @@ test('any history survives a round trip', async () => {
     }),
     { numRuns: 100 },
   );
+});
+
+test('changes during a run are in its link; a long rule is named without its code', async () => {
+  const changes = (code: string) => [
+    { step: 1, rule: 'reward' as const, name: 'pay for guessing', code },
+    { step: 5, key: 'actor.optim.lr' as const, from: 3e-4, to: 1e-4 },
+  ];
+  const back = async (code: string) =>
+    (await decodeResult(await encodeResult({ ...run(80), changes: changes(code) }))).changes;
+  expect(await back('export const reward = () => 1;')).toEqual(changes('export const reward = () => 1;'));
+  expect(await back('// long\n'.repeat(9000))).toEqual(changes(''));
 });
 
 test('a long run is thinned, and keeps its ends', async () => {
@@ -114,7 +127,7 @@ const deflated = async (bytes: Uint8Array<ArrayBuffer>) => {
 
 test.each([
   ['a bomb', () => deflated(new Uint8Array(1_000_000)), 'it is too large'],
-  ['another version', () => Promise.resolve('AgAA'), 'its version is 2, this page reads 1'],
+  ['another beginning', () => Promise.resolve('AAAA'), 'it does not begin as a link of this page does'],
   ['a million lines', () => packed(0, 1, 1, 192, 132, 61), 'a number in it is too large'],
   ['steps that stand still', () => packed(0, 1, 1, 2, 5, 0), 'steps are not increasing'],
   ['a name that turns the text', () => packed(3, 0xe2, 0x80, 0xae, 1, 1, 1, 1), 'the GPU name is invalid'],

@@ -1,6 +1,7 @@
 /** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { drawCard } from '../../demo/views/result/card.ts';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
 import {
   endOf,
@@ -28,7 +29,7 @@ const tryOf = (group: number, score: number | null, acc: number | null, advantag
   numToolCalls: 0,
   responseTokens: 5,
 });
-const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0]);
+const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0], tries.length, true);
 
 test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
@@ -40,11 +41,44 @@ test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
     'Rewards range from 0.10 to 0.20: 1 more likely after the update (up to +0.70), 1 less likely (up to \u22120.70).',
   );
-  expect(sentenceOf(tryOf(0, 1, 1, null), tryOf(0, 0, 0, null))).toBe(
-    '2 tries so far. Advantages are computed when all are scored.',
-  );
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
+});
+
+test('tries without advantages: the text says what they wait for, and nothing that will not come', () => {
+  const two = [tryOf(0, 1, 1, null), tryOf(0, 0, 0, null)];
+  const said = (tries: LoggedRollout[], of: number, trains: boolean) => whatItTeaches(groupsOf(tries)[0], of, trains);
+  expect(said(two, 8, true)).toBe('Scoring: 2 of 8 tries.');
+  expect(said(two, 2, true)).toBe('All 2 tries are scored. Their advantages are shown when the step ends.');
+  expect(said(two, 8, false)).toBe('The run was stopped before these tries were compared.');
+  const untrained = two.map((one) => ({ ...one, step: 0 }));
+  expect(said(untrained, 8, false)).toBe('Scoring: 2 of 8 tries.');
+  expect(said(untrained, 2, false)).toMatch(/^2 tries of the untrained model\. A run compares/);
+});
+
+/** Letters of a wide font, such as DejaVu Sans, and what a drawing wrote in them. */
+function widePen() {
+  const written: { text: string; right: number }[] = [];
+  const nothing = () => {};
+  const pen = {
+    font: '',
+    measureText: (text: string) => ({ width: 0.7 * text.length * Number(/(\S+)px/.exec(pen.font)?.[1]) }),
+    fillText: (text: string, x: number) => void written.push({ text, right: x + pen.measureText(text).width }),
+    ...{ fillRect: nothing, beginPath: nothing, moveTo: nothing, lineTo: nothing, stroke: nothing },
+  };
+  return { canvas: { getContext: () => pen } as unknown as HTMLCanvasElement, written };
+}
+
+test('the numbers of a result card end before its chart, in any font', () => {
+  vi.stubGlobal('document', {});
+  vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => 'x' }));
+  const rewards = [1, 2].map((step) => ({ step, value: 0.5 }));
+  const content = { title: 'grpo on sums', changed: '', caption: '', facts: [], rewards, tries: [] };
+  for (const numbers of [['0.31', '0.84'], ['0.84'], ['0.00', '1.00']]) {
+    const { canvas, written } = widePen();
+    drawCard(canvas, { ...content, numbers });
+    for (const number of numbers) expect(written.find(({ text }) => text === number)!.right, number).toBeLessThan(680);
+  }
 });
 
 test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {

@@ -64,16 +64,18 @@ describe('configs that cannot be verified are refused with one error message', (
 describe('tokens against their bounds', () => {
   const key = [3, 4] as const;
   const prompt = 5;
-  const tolerance = { logProb: 1e-4, draw: 1e-5 };
+  const tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01 };
   /** Checks one token per row: bounds around its u, shifted, and the difference of its log-prob. */
-  const check = (...tokens: { shift?: number; logProb?: number; logMass?: number; total?: number }[]) => {
+  const check = (
+    ...tokens: { shift?: number; width?: number; logProb?: number; logMass?: number; total?: number }[]
+  ) => {
     const T = tokens.length;
     const of = (value: (token: (typeof tokens)[number], u: number) => number) =>
       Float32Array.from(tokens, (token, t) => value(token, uniformAt(key, prompt + t)));
     const bounds = {
       logProbs: new Float32Array(T).fill(-1),
       below: of(({ shift = -0.1 }, u) => u + shift),
-      through: of(({ shift = -0.1 }, u) => u + shift + 0.2),
+      through: of(({ shift = -0.1, width = 0.2 }, u) => u + shift + width),
       total: of(({ total = 1 }) => total),
     };
     const trajectory = {
@@ -85,7 +87,7 @@ describe('tokens against their bounds', () => {
       weightVersions: new Uint32Array(T).fill(6),
       ...{ stopReason: 'completed' as const, numTurns: 1, numToolCalls: 0, numToolErrors: 0 },
     };
-    return checkDraws({ group: 0, key, trajectory }, bounds, tolerance);
+    return checkDraws({ group: 0, key, version: 6, trajectory }, bounds, tolerance);
   };
 
   test('exact, near on either side, and too far on either side', () => {
@@ -101,6 +103,22 @@ describe('tokens against their bounds', () => {
         message: 'of 2 tokens 1 are not the draw of their key, the first at 1, 0 have another log-prob',
       });
     }
+  });
+
+  test('a near token of little mass counts against the share, and only one of a sample passes', () => {
+    const tiny = { shift: 5e-6, width: 1e-7 };
+    const once = check({}, tiny, {});
+    expect(once).toMatchObject({ check: { nearTokens: 1, looseTokens: 1, wrongDraws: 0 } });
+    expect(once.rejection).toBeUndefined();
+    const twice = check(tiny, {}, tiny);
+    expect(twice.check).toMatchObject({ nearTokens: 2, looseTokens: 2, wrongDraws: 1 });
+    expect(twice.rejection?.reason).toBe('forged token');
+    const long = (count: number) =>
+      check(...Array.from({ length: 300 }, (_, t) => (t < count ? tiny : {}))).rejection?.reason;
+    expect([long(3), long(4)]).toEqual([undefined, 'forged token']);
+    // 5e-6 is within a hundredth of a mass of 6e-4, and beyond that of 4e-4.
+    const beside = (width: number) => check({ shift: 5e-6, width }).check.looseTokens;
+    expect([6e-4, 4e-4].map(beside)).toEqual([0, 1]);
   });
 
   test.each([
@@ -174,6 +192,62 @@ describe('verifier', () => {
     expect([...model.asked[0].positions].filter((position) => position < promptIds.length)).toHaveLength(
       promptIds.length,
     );
+  });
+
+  test.each([
+    ['below', [1]],
+    ['above', [3]],
+    ['mixed', [2, 1]],
+  ])(
+    'tokens of a version other than the prompt of 2 (%s) are a forgery, before any of its code runs',
+    async (_, versions) => {
+      const { verifier, model } = verifierOf();
+      const [{ trajectory, ...sample }] = await honest();
+      const of = (all: number[]) => {
+        const weightVersions = trajectory.responseIds.map((__, t) => all[t % all.length]);
+        return { ...sample, trajectory: { ...trajectory, weightVersions } };
+      };
+      const claim = { ...claimOf(0), version: 2 };
+      expect(await verifier.verify(of(versions), claim)).toMatchObject({ accepted: false, reason: 'forged version' });
+      expect(model.asked).toEqual([]);
+      expect(await verifier.verify(of([2]), claim)).toMatchObject({ accepted: true });
+    },
+  );
+
+  test('no tool, reward or other code of the task runs before the draws are right', async () => {
+    const calls: string[] = [];
+    const task = gsm8kToolTask();
+    const spied: Task = {
+      ...task,
+      tools: task.tools!.map((tool) => ({
+        ...tool,
+        execute: (...args) => (calls.push('tool'), tool.execute(...args)),
+      })),
+      reward: (...args) => (calls.push('reward'), task.reward(...args)),
+    };
+    const model = yes();
+    let isForged = true;
+    const drawBounds: typeof model.drawBounds = async (batch) => {
+      const bounds = await model.drawBounds(batch);
+      if (isForged) bounds.below.fill(1);
+      return bounds;
+    };
+    const { verifier } = verifierOf({ task: spied, weightsOf: () => ({ drawBounds }) });
+    const [sample] = await honest();
+    expect(await verifier.verify(sample, claimOf(0))).toMatchObject({ accepted: false, reason: 'forged token' });
+    expect(calls).toEqual([]);
+    isForged = false;
+    expect(await verifier.verify(sample, claimOf(0))).toMatchObject({ accepted: true });
+    expect(calls).toEqual(['tool', 'reward']);
+  });
+
+  test('a group that was offered again is verified anew', async () => {
+    const { verifier } = verifierOf();
+    const [sample] = await honest();
+    const { weightVersions: _, ...trajectory } = sample.trajectory;
+    const verify = async (version: number) =>
+      (await verifier.verify({ ...sample, trajectory }, { ...claimOf(0), version })).accepted;
+    expect([await verify(1), await verify(1), await verify(2)]).toEqual([true, false, true]);
   });
 
   test('a reward that throws over a sample is its fault, and ends nothing', async () => {

@@ -90,7 +90,9 @@ export function GroupFigure() {
   const revealed = embedded !== null || isPredicted('1.1');
   const [center, spread] = known.length > 0 ? [mean(known), std(known)] : [0, 0];
   const teaches =
-    scored.length === 0 ? 'Every try is left out. Put one back.' : whatItTeaches({ group: problem, tries: scored });
+    scored.length === 0
+      ? 'Every try is left out. Put one back.'
+      : whatItTeaches({ group: problem, tries: scored }, scored.length, false);
   const guess = guessedPush(problem, method);
   const most = Math.max(LEAST_AXIS, guess ?? 0, ...scored.map(({ advantage }) => Math.abs(advantage)));
   const set = (i: number, to: Given) => move({ rewards: given.map((one, k) => written(k === i ? to : one)).join(',') });

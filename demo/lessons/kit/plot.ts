@@ -1,6 +1,6 @@
 /** Figures as SVG text, for the page and for the pictures in its HTML. No number of a figure comes from elsewhere than its arguments. */
 
-import { signed, short } from '../../../src/ui/format.ts';
+import { signed } from '../../../src/ui/format.ts';
 
 const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');

@@ -5,12 +5,14 @@
  * Version 1, deflated after the version byte: adapter (length, UTF-8), seconds, trained tokens, lines, the step of each line (as a
  * difference to the previous one). Then for each curve of CURVES: points, the line of each point (as a difference), lowest and highest
  * value (float32), and the values between them (one or two bytes, high byte first). Integers are LEB128.
+ * Version 2 ends with the changes during the run, as the text of changes.jsonl. A run without changes has version 1.
  */
 
 import { InputError } from '../../../src/errors.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
 import { spreadOut } from '../../../src/runs/rollouts.ts';
+import { changesText, readChanges, type RunChange } from '../../storage/runChanges.ts';
 
 export interface SharedResult {
   history: Metrics[];
@@ -19,6 +21,8 @@ export interface SharedResult {
   /** Seconds of all steps and evaluations. */
   seconds: number;
   trainedTokens: number;
+  /** Settings and rules that were changed during the run. A rule's code is '' if the changes were too long for a link. */
+  changes: readonly RunChange[];
 }
 
 interface Curve {
@@ -42,17 +46,19 @@ const CURVES: readonly Curve[] = [
   { metric: 'response_length/p90', bytes: 1 },
 ];
 
-const VERSION = 1;
+const [VERSION, WITH_CHANGES] = [1, 2];
 const MAX_TEXT = 20_000;
 const MAX_BYTES = 100_000;
 const MAX_LINES = 400;
 const MAX_STEP = 10_000_000;
 const MAX_NAME = 80;
+const MAX_CHANGES = 30_000;
 const MAX_COUNT = 2 ** 48;
 const MAX_VALUE = 1e9;
 
 /** Returns the text after `#r=`. */
-export async function encodeResult({ history, adapter, seconds, trainedTokens }: SharedResult): Promise<string> {
+export async function encodeResult(result: SharedResult): Promise<string> {
+  const { history, adapter, seconds, trainedTokens, changes } = result;
   const lines = thinned(history);
   const out = new Writer();
   out.text(adapter.replace(NOT_PRINTED, '').slice(0, MAX_NAME));
@@ -70,8 +76,14 @@ export async function encodeResult({ history, adapter, seconds, trainedTokens }:
     const values = points.map(({ value }) => value);
     if (values.length > 0) out.values(values, bytes);
   }
+  if (changes.length > 0) out.text(changesText(changes));
   const packed = await through(out.bytes(), new CompressionStream('deflate-raw'), Infinity);
-  return toBase64Url(Uint8Array.of(VERSION, ...packed));
+  const text = toBase64Url(Uint8Array.of(changes.length > 0 ? WITH_CHANGES : VERSION, ...packed));
+  if (text.length <= MAX_TEXT && changesText(changes).length <= MAX_CHANGES) return text;
+  return encodeResult({
+    ...result,
+    changes: changes.slice(-100).map((of) => ('code' in of ? { ...of, code: '' } : of)),
+  });
 }
 
 /** Decodes a result. Throws InputError for a text that no page has written. */
@@ -94,7 +106,7 @@ async function decoded(text: string): Promise<SharedResult> {
   check(text.length <= MAX_TEXT, `it has ${text.length} characters, at most ${MAX_TEXT} are allowed`);
   check(/^[\w-]+$/.test(text), 'it contains invalid characters');
   const [version, ...packed] = fromBase64Url(text);
-  check(version === VERSION, `its version is ${version}, this page reads ${VERSION}`);
+  check(version === VERSION || version === WITH_CHANGES, 'it does not begin as a link of this page does');
   const from = new Reader(await through(Uint8Array.from(packed), new DecompressionStream('deflate-raw'), MAX_BYTES));
   const adapter = from.text(MAX_NAME);
   check(!adapter.match(NOT_PRINTED), 'the GPU name is invalid');
@@ -106,9 +118,20 @@ async function decoded(text: string): Promise<SharedResult> {
     const values = at.length > 0 ? from.values(at.length, bytes) : [];
     at.forEach((line, i) => (history[line][metric] = values[i]));
   }
+  const changes = version === WITH_CHANGES ? changesIn(from.text(MAX_CHANGES)) : [];
   check(from.atEnd, 'extra data at the end');
   check(history.length > 0, 'it has no steps');
-  return { history, adapter, seconds, trainedTokens };
+  return { history, adapter, seconds, trainedTokens, changes };
+}
+
+function changesIn(text: string): RunChange[] {
+  const changes = readChanges(text, 'a link');
+  for (const change of changes)
+    check(
+      !('name' in change) || (change.name.length <= MAX_NAME && !change.name.match(NOT_PRINTED)),
+      'a rule is unnamed',
+    );
+  return changes;
 }
 
 /** Control characters, and characters that change the direction of writing. */

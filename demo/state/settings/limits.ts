@@ -2,6 +2,10 @@
 
 import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import { isRemote } from '../../../src/model/checkpoint/hub.ts';
+import { isKeptGguf } from '../../../src/workers/keptGguf.ts';
+import { isShipped } from '../../engine/configs.ts';
+import { warmStartName } from '../../engine/startModel.ts';
 
 /** Maximum number of tries of a step, because all tries of the newest step are stored for viewing. */
 const MAX_TRIES = 4096;
@@ -12,7 +16,15 @@ const MAX_STEPS = 10_000;
 const whole = (n: number): string => n.toLocaleString('en');
 
 /** Throws ConfigError for a run beyond the limits. @param source name of the recipe in the error */
-export function refuseBeyondPage({ data, rollout, trainer }: TrainConfig, source: string): void {
+export function refuseBeyondPage({ data, model, rollout, trainer }: TrainConfig, source: string): void {
+  const { path } = model;
+  if (!(isShipped(path) || isRemote(path) || isKeptGguf(path) || warmStartName(path)))
+    throw new ConfigError(
+      source,
+      ['model.path'],
+      `"model.path" is "${path}", but a page reads no folders of this machine. Use org/name of the Hugging Face Hub, or choose a .gguf file ` +
+        'under "Your model".',
+    );
   const [problems, steps] = [data.trainBatchSize, trainer.totalTrainingSteps];
   if (steps < 1 || steps > MAX_STEPS)
     throw new ConfigError(

@@ -34,6 +34,16 @@ export class Settings {
   readonly defaults = signal<Values>(EMPTY);
   readonly values = signal<Values>(EMPTY);
   readonly checked = computed<Checked>(() => this.#check());
+  /** True while the visitor's own model is chosen, but not named. */
+  readonly wantsModel = signal(false);
+  /** The chosen task: the name of a recipe, or YOUR_MODEL. The cards, the form, the address and Start read it. */
+  readonly chosen = computed(() => {
+    const { name, overrides = [] } = this.recipe.value ?? {};
+    if (this.wantsModel.value || overrides.some((text) => text.startsWith('model.path='))) return YOUR_MODEL;
+    return name === 'config.yaml' ? this.own.value?.name : name; // a run's settings name its recipe
+  });
+  /** Id of the saved run that the settings belong to. The form can change them before the run is resumed. */
+  run: string | undefined;
 
   /** Loads a recipe with the changes of the address. Throws InputError. */
   open(text: string, name: string, address = new URLSearchParams()): void {
@@ -47,7 +57,19 @@ export class Settings {
       );
       this.values.value = valuesBy((field) => address.get(field) ?? this.defaults.value[field]);
       this.recipe.value = { name, text, overrides };
+      [this.wantsModel.value, this.run] = [false, undefined];
     });
+  }
+
+  /** Returns a function that restores the current settings. */
+  keep(): () => void {
+    const { own, defaults, values, recipe, run } = this;
+    const [itsOwn, itsDefaults, itsValues, itsRecipe] = [own.value, defaults.value, values.value, recipe.value];
+    return () =>
+      batch(() => {
+        [own.value, defaults.value, values.value, recipe.value] = [itsOwn, itsDefaults, itsValues, itsRecipe];
+        this.run = run;
+      });
   }
 
   change(field: FieldName, value: string): void {
@@ -64,6 +86,7 @@ export class Settings {
   #check(): Checked {
     const { recipe, values, defaults } = this;
     if (!recipe.value) return { problem: '', field: undefined };
+    if (this.wantsModel.value) return { problem: NO_MODEL, field: undefined };
     const { name, text, overrides } = recipe.value;
     const changed = FIELDS.flatMap(({ name: field, key }) => {
       const value = values.value[field].trim();
@@ -81,6 +104,11 @@ export class Settings {
     }
   }
 }
+
+/** Stands for the visitor's own model where a recipe's name can be: on the cards and in the address. */
+export const YOUR_MODEL = 'your-model';
+
+const NO_MODEL = 'No model is chosen. Look one up or choose a .gguf file, then press "Use this model".';
 
 const EMPTY: Values = { steps: '', n: '', lr: '', algorithm: '', loss: '', seed: '' };
 

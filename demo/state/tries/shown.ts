@@ -3,7 +3,7 @@
 import { batch, computed, effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { tokensOf } from '../../training/tokens.ts';
-import { shownStep, tries } from '../page.ts';
+import { shownStep, stepsDone, tries } from '../page.ts';
 
 type Following = 'newest' | 'step' | 'nothing';
 
@@ -30,6 +30,12 @@ effect(() => {
   const sameStep = stepOf(newest) === stepOf(shownTries.peek());
   if (mode === 'newest') showNewest();
   else if (mode === 'step' && sameStep) shownTries.value = newest;
+});
+
+/** The step on screen, if it is an older one: the visitor moved to it, or holds it while the run continues. */
+export const olderStep = computed(() => {
+  const step = shownStep.value ?? (isHeld.value ? stepOf(shownTries.value) : undefined);
+  return step === undefined || step >= stepsDone.value ? undefined : step;
 });
 
 /** Follows the newest step again. */

@@ -26,7 +26,10 @@ export function keepTries(of: readonly LoggedRollout[]): void {
 }
 
 /** Drops all tries. */
-export const forgetTries = (): void => seen.clear();
+export function forgetTries(): void {
+  seen.clear();
+  firstTries.value = [];
+}
 
 /** Returns the tries of a step; empty if they were not kept. */
 export async function triesOf(step: number): Promise<readonly LoggedRollout[]> {

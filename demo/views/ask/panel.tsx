@@ -2,7 +2,7 @@
 
 import { useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChild } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
 import { ask, askAgain, countTokens, exampleText, newConversation, stopAsking } from '../../actions/ask.ts';
 import type { Side } from '../../engine/answering.ts';
 import {
@@ -17,9 +17,9 @@ import {
   task,
   waiting,
 } from '../../state/ask.ts';
-import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
+import { state } from '../../state/stage.ts';
 
 /** The panel "Ask it yourself". */
 export function AskPanel() {
@@ -62,17 +62,20 @@ function Box() {
   const count = useSignal<{ tokens: number; allowed: number } | undefined>(undefined);
   const box = useRef<HTMLTextAreaElement>(null);
   const calls = useRef(0);
+  /** The example that was filled in. It is replaced when another task is chosen; typed text is not. */
+  const offered = useRef('');
   const showExample = async (number: number) => {
     const [call, before, asked] = [++calls.current, text.peek(), exchanges.peek().length];
     example.value = number;
     const shown = await exampleText(number).catch(() => before);
     // Text that was typed or asked in the meantime stays.
     const isUntouched = text.peek() === before && exchanges.peek().length === asked;
-    if (call === calls.current && isUntouched) text.value = shown;
+    if (call === calls.current && isUntouched) [text.value, offered.current] = [shown, shown];
   };
-  useEffect(() => {
-    if (text.peek() === '' && exchanges.peek().length === 0) void showExample(0);
-  }, [task.value]);
+  useSignalEffect(() => {
+    void task.value;
+    if (['', offered.current].includes(text.peek()) && exchanges.peek().length === 0) void showExample(0);
+  });
   useSignalEffect(() => {
     const [asked] = [text.value, exchanges.value, asking.value];
     void countTokens(asked).then((counted) => {
@@ -167,7 +170,7 @@ function Actions({ label, submit, more }: { label: string; submit: () => void; m
         <select value={who} disabled={!isTrained.value} onChange={(e) => (sides.value = WHO[e.currentTarget.value])}>
           <option value="both">Both</option>
           <option value="before">Before training</option>
-          <option value="now">Now</option>
+          <option value="now">Current model</option>
         </select>
       </label>
       <label class="ask-choice">

@@ -1,43 +1,46 @@
 /** Cards of the tasks that can be trained. Choosing one opens its recipe. */
 
-import { useSignal } from '@preact/signals';
+import { useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentType } from 'preact';
+import { useRef } from 'preact/hooks';
 import { openRecipe } from '../../actions/controller.ts';
-import { hub } from '../../state/address/visit.ts';
 import { memoryInWords, recipeSeconds, timeInWords } from '../../state/estimate.ts';
 import { complain } from '../../state/notices.ts';
-import { active } from '../../state/page.ts';
 import { recipeOf, RECIPES, type Recipe } from '../../state/recipes.ts';
 import { RECORDED } from '../../state/recordedRecipes.ts';
-import { form } from '../../state/settings/settings.ts';
+import { form, YOUR_MODEL } from '../../state/settings/settings.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';
-
-const HUB = 'hub';
+import { active, stage } from '../../state/stage.ts';
 
 /** The cards of all recipes. */
 export function Cards() {
-  const isHub = useSignal(false);
   const HubModel = useSignal<ComponentType | undefined>(undefined);
-  const name = form.recipe.value?.name;
-  const chosen = isHub.value ? HUB : name;
-  const choose = (recipe: string) => {
-    isHub.value = recipe === HUB;
-    if (recipe !== HUB) void open(recipe).catch(complain);
-    else void import('./hubModel.tsx').then((module) => (HubModel.value = module.HubModel)).catch(complain);
+  const chosen = form.chosen.value;
+  const isHub = chosen === YOUR_MODEL;
+  const place = useRef<HTMLFieldSetElement>(null);
+  // A recipe that cannot be opened, or is not opened because a run was started, leaves the browser's own mark at its card.
+  const markChosen = () => {
+    for (const input of place.current?.querySelectorAll('input') ?? [])
+      input.checked = input.value === form.chosen.peek();
   };
-  const told = isHub.value ? undefined : recipeOf(name);
+  const choose = (name: string) => void openRecipe(name).catch(complain).finally(markChosen);
+  useSignalEffect(() => {
+    if (form.chosen.value === YOUR_MODEL && !HubModel.peek())
+      void import('./hubModel.tsx').then((module) => (HubModel.value = module.HubModel)).catch(complain);
+  });
+  const told = recipeOf(chosen);
   return (
     <>
-      <fieldset class="cards" disabled={active.value}>
+      <fieldset class="cards" ref={place} disabled={active.value || stage.value.name === 'forking'}>
         <legend>Choose a task</legend>
         {RECIPES.map((recipe) => (
           <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
         ))}
-        <label class={isHub.value ? 'card chosen' : 'card'}>
-          <input type="radio" name="recipe" checked={isHub.value} onChange={() => choose(HUB)} />
-          {PICTURES[HUB]()}
+        <label class={isHub ? 'card chosen' : 'card'}>
+          <input type="radio" name="recipe" value={YOUR_MODEL} checked={isHub} onChange={() => choose(YOUR_MODEL)} />
+          {PICTURES[YOUR_MODEL]()}
           <span class="card-title">Your model</span>
           <span class="card-text">Any supported model from the Hugging Face Hub, or a .gguf file.</span>
         </label>
@@ -48,7 +51,7 @@ export function Cards() {
           {`\u201c${told.question}\u201d \u2192 ${told.answer}`}
         </p>
       )}
-      {isHub.value && HubModel.value && <HubModel.value />}
+      {isHub && HubModel.value && <HubModel.value />}
     </>
   );
 }
@@ -71,12 +74,4 @@ function Card({ recipe, isChosen, choose }: { recipe: Recipe; isChosen: boolean;
       {noCurve !== undefined && <span class="card-cost">{noCurve}</span>}
     </label>
   );
-}
-
-/** Opens a recipe. The address names it, so that it can be shared. Changes to the previous recipe are dropped. */
-async function open(name: string): Promise<void> {
-  await openRecipe(name);
-  const kept = new URLSearchParams({ config: name });
-  if (hub !== undefined) kept.set('hub', hub);
-  window.history.replaceState(window.history.state, '', `?${kept.toString()}`);
 }

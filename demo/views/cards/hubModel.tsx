@@ -7,7 +7,9 @@ import { openRecipe } from '../../actions/controller.ts';
 import { type Offered, keepFile, lookUp } from '../../actions/hubModel.ts';
 import { hub } from '../../state/address/visit.ts';
 import { memoryInWords } from '../../state/estimate.ts';
+import { complain } from '../../state/notices.ts';
 import { DEFAULT_RECIPE } from '../../state/recipes.ts';
+import { form } from '../../state/settings/settings.ts';
 
 const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
@@ -32,7 +34,7 @@ export function HubModel() {
     const [file] = files ?? [];
     if (file) void show(`Reading ${file.name}...`, keepFile(file));
   };
-  const now = found.value;
+  const [now, checked] = [found.value, form.checked.value];
   return (
     <form
       class="hub"
@@ -69,6 +71,9 @@ export function HubModel() {
         />
       </label>
       <div aria-live="polite">
+        {now === undefined && !form.wantsModel.value && 'config' in checked && (
+          <p class="note">{`The next run trains ${checked.config.model.path}.`}</p>
+        )}
         {typeof now === 'string' && <p class="note">{now}</p>}
         {typeof now === 'object' && 'problem' in now && <p class="field-problem">{now.problem}</p>}
         {typeof now === 'object' && 'plan' in now && <Found found={now} />}
@@ -83,12 +88,6 @@ function Found({ found }: { found: Offered }) {
   const take = async () => {
     await openRecipe(DEFAULT_RECIPE, changes);
     isTaken.value = true;
-    const address = new URLSearchParams([
-      ['config', DEFAULT_RECIPE],
-      ...changes,
-      ...(hub === undefined ? [] : [['hub', hub]]),
-    ]);
-    window.history.replaceState(window.history.state, '', `?${address.toString()}`);
   };
   const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
   const facts = {
@@ -110,7 +109,7 @@ function Found({ found }: { found: Offered }) {
       {isTaken.value ? (
         <p>{`Settings filled in for ${name}. Start ${isKept ? 'reads' : 'downloads'} it and trains LoRA adapters on word problems.`}</p>
       ) : (
-        <button type="button" onClick={() => void take()}>
+        <button type="button" onClick={() => void take().catch(complain)}>
           Use this model
         </button>
       )}

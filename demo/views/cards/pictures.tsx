@@ -65,7 +65,7 @@ export const PICTURES: Readonly<Record<string, () => ComponentChildren>> = {
       <path class="mark" d="m35 36 7 7" />
     </Picture>
   ),
-  hub: () => (
+  'your-model': () => (
     <Picture>
       <path class="ink" d="M13 33a8 8 0 0 1 0-16 12 12 0 0 1 23-1 8.5 8.5 0 0 1 0 17" />
       <path class="mark" d="M24 23v19m0 0-6-6m6 6 6-6" />

@@ -17,6 +17,8 @@ interface Source {
   model: ModelConfig | undefined;
   first: readonly LoggedRollout[];
   last: readonly LoggedRollout[];
+  /** Settings and rules that were changed during the run; '' = none. */
+  changed: string;
 }
 
 interface ShownTry {
@@ -28,6 +30,7 @@ interface ShownTry {
 
 export interface CardContent {
   title: string;
+  changed: string;
   /** pass@1 before and after, or only after. */
   numbers: string[];
   caption: string;
@@ -38,13 +41,14 @@ export interface CardContent {
 }
 
 /** Returns the content of a run's card. */
-export function contentOf({ config, measured, adapter, model, first, last }: Source): CardContent {
+export function contentOf({ config, measured, adapter, model, first, last, changed }: Source): CardContent {
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
   const task = config.task.module === undefined ? config.task.name : 'a custom task';
   const size = model && `${millions(parameterCount(model))} parameters`;
   const isTwo = first.length > 0 && last.length > 0 && first[0].step < last[0].step;
   return {
     title: `${config.algorithm.name} on ${task}`,
+    changed: changed === '' ? '' : `Changed: ${changed}`,
     numbers: [...(before === undefined ? [] : [before.toFixed(2)]), after!.value.toFixed(2)],
     caption:
       `pass@1 on held-out problems, ${before === undefined ? '' : 'before training and '}after ${plural(after!.step, 'step')}`.trim(),
@@ -83,9 +87,10 @@ function shownTry(one: LoggedRollout): ShownTry {
 }
 
 /** Returns a card's content as text. */
-export function textOf({ title, numbers, caption, facts, tries }: CardContent): string {
+export function textOf({ title, changed, numbers, caption, facts, tries }: CardContent): string {
   return [
     `webgrpo: ${title}`,
+    ...(changed === '' ? [] : [changed]),
     `${numbers.join(' \u2192 ')} ${caption}`,
     facts.join(', '),
     ...tries.flatMap(({ step, problem, answer, right }) => [
@@ -122,20 +127,27 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   font(30);
   write(content.title, after, 74, '--text');
 
-  font(108, 700);
-  const [one, two] = content.numbers;
-  write(one, EDGE, 196, two === undefined ? '--text' : '--muted');
-  if (two !== undefined) {
-    const arrow = EDGE + pen.measureText(one).width + 26;
-    font(72, 400);
-    write('\u2192', arrow, 188, '--muted');
-    const next = arrow + pen.measureText('\u2192').width + 26;
-    font(108, 700);
-    write(two, next, 196, Number(two) > Number(one) ? '--good' : '--text');
+  if (content.changed !== '') {
+    font(18, 600);
+    lines(pen, content.changed, 600, 1).forEach((line) => write(line, EDGE, 104, '--bad'));
   }
+  const [one, two] = content.numbers;
+  const parts = two === undefined ? [one] : [one, '\u2192', two];
+  const colours =
+    two === undefined ? ['--text'] : ['--muted', '--muted', Number(two) > Number(one) ? '--good' : '--text'];
+  const sizes = fittingSizes(parts, (text, size, weight) => {
+    font(size, weight);
+    return pen.measureText(text).width;
+  });
+  let x = EDGE;
+  sizes.forEach(({ size, weight, width }, i) => {
+    font(size, weight);
+    write(parts[i], x, weight === 700 ? 196 : 188, colours[i]);
+    x += width + SPACE;
+  });
   font(22);
   lines(pen, content.caption, 560, 2).forEach((line, i) => write(line, EDGE, 238 + 28 * i, '--muted'));
-  drawRewards(pen, content.rewards, { x: 680, y: 60, width: WIDTH - EDGE - 680, height: 190 }, colour, font);
+  drawRewards(pen, content.rewards, { x: CHART_X, y: 60, width: WIDTH - EDGE - CHART_X, height: 190 }, colour, font);
 
   font(22, 500);
   lines(pen, content.facts.join('  \u00b7  '), WIDTH - 2 * EDGE, 2).forEach((line, i) =>
@@ -145,6 +157,21 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
     const width = (WIDTH - 2 * EDGE - 24) / 2;
     drawTry(pen, shown, { x: EDGE + i * (width + 24), y: 364, width, height: HEIGHT - 364 - 32 }, colour, font);
   });
+}
+
+/** Left edge of the chart of rewards, and the space between the two numbers and the arrow. */
+const [CHART_X, SPACE] = [680, 26];
+
+/** Returns the sizes in which the numbers and their arrow end before the chart, because fonts differ in width. */
+function fittingSizes(parts: readonly string[], widthOf: (text: string, size: number, weight: number) => number) {
+  for (let size = 108; ; size -= 4) {
+    const sized = parts.map((text) => {
+      const [its, weight] = text === '\u2192' ? [(size * 2) / 3, 400] : [size, 700];
+      return { size: its, weight, width: widthOf(text, its, weight) };
+    });
+    const whole = sized.reduce((sum, { width }) => sum + width + SPACE, 0);
+    if (size <= 40 || EDGE + whole <= CHART_X) return sized;
+  }
 }
 
 interface Box {

@@ -4,17 +4,18 @@ import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { saveFile } from '../../actions/saveFile.ts';
-import { config, history, session, state, tries } from '../../state/page.ts';
+import { config, history, session, tries } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
+import { changes, changesInWords } from '../../state/rules.ts';
 import { measured } from '../../state/measured.ts';
-import { player } from '../../recorded/recorded.ts';
-import { shared } from '../../state/shared.ts';
 import { firstTries } from '../../state/tries/stepTries.ts';
 import type { CardContent } from './card.ts';
+import { stage } from '../../state/stage.ts';
 
 /** The result; shown for a run that has ended and was evaluated at least once. */
 export function Result() {
-  const ended = state.value === 'done' && !player.value && !shared.value;
+  const now = stage.value;
+  const ended = now.name === 'looking' && now.at === 'ended';
   if (!ended || !config.value || !measured(history.value).after) return null;
   return <Card key={history.value.length} />;
 }
@@ -28,6 +29,7 @@ function content(): Promise<CardContent> {
       model: session.value?.model.config,
       first: firstTries.value,
       last: tries.value,
+      changed: changesInWords(changes.value),
     }),
   );
 }

@@ -172,7 +172,7 @@ function Question({ host }: { host: string }) {
 
 function Doing({ stage, status, tries }: { stage: Stage; status: Status | undefined; tries: number }) {
   const tiles = [
-    ['Now', nowText(stage, status?.groups ?? 0)],
+    ['Status', nowText(stage, status?.groups.length ?? 0)],
     ['Tries sent', String(tries)],
     ['Tokens per second', status ? short(status.tokensPerS) : '\u2013'],
     ['Weights of step', status ? String(status.version) : '\u2013'],

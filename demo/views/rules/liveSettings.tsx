@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import type { LiveSettings } from '../../../src/grpo/live.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import { history } from '../../state/page.ts';
-import { changeSettings, live, LIVE_FIELDS } from '../../state/rules.ts';
+import { changeSettings, live, LIVE_FIELDS, whenItApplies } from '../../state/rules.ts';
 
 type Key = (typeof LIVE_FIELDS)[number]['key'];
 
@@ -23,7 +23,7 @@ export function LiveSettingsTab() {
     const settings = Object.fromEntries(changed.map(([key, text]) => [key, Number(text)])) as LiveSettings;
     try {
       changeSettings(settings);
-      said.value = { text: 'Applies at the next step.', wrong: false };
+      said.value = { text: whenItApplies(), wrong: false };
     } catch (error) {
       said.value = { text: (error as Error).message.replace(/^change: /, ''), wrong: true };
     }
@@ -46,7 +46,7 @@ export function LiveSettingsTab() {
             <small id={`why-${key}`} class="note">
               {key === 'actor.klLossCoef' && !hasReference
                 ? 'This run has no reference model. Start a run with a KL coefficient above 0.'
-                : `Now ${String(valueAt(config, key))}. ${why}`}
+                : `Current: ${String(valueAt(config, key))}. ${why}`}
             </small>
           </div>
         ))}

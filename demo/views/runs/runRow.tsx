@@ -4,12 +4,13 @@ import { useSignal } from '@preact/signals';
 import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { discard, fork, goOn, rename, save, type Saved, show } from '../../actions/runs.ts';
-import { active, history, shownRun } from '../../state/page.ts';
+import { history, shownRun } from '../../state/page.ts';
 import { MOST_OVERLAID, others, overlaid, runs, toggleOverlay } from '../../state/runs.ts';
 import { nameOf } from '../../storage/saved.ts';
 import type { SavedRun } from '../../storage/savedRuns.ts';
 import { changeWords } from './changeWords.ts';
 import { Sparkline } from './sparkline.tsx';
+import { active } from '../../state/stage.ts';
 
 /** Number of changes that are shown; the rest is folded. */
 const MOST_CHANGES = 3;

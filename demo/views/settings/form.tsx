@@ -3,11 +3,11 @@
 import { useSignal } from '@preact/signals';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { plural } from '../../../src/ui/format.ts';
-import { active } from '../../state/page.ts';
 import { costOf } from '../../state/estimate.ts';
 import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from '../../state/settings/fields.ts';
 import { form } from '../../state/settings/settings.ts';
 import './settings.css';
+import { active } from '../../state/stage.ts';
 
 /** The settings form. */
 export function SettingsForm() {

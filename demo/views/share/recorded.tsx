@@ -1,8 +1,8 @@
 /** The recorded run: its description, and the controls to play it. */
 
 import { closeRecorded } from '../../recorded/recorded.ts';
-import { state } from '../../state/page.ts';
 import type { Player } from '../../recorded/player.ts';
+import { state } from '../../state/stage.ts';
 
 const SPEEDS = [1, 2, 5, 10];
 

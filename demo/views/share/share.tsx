@@ -4,11 +4,13 @@ import './share.css';
 import { useSignal } from '@preact/signals';
 import { currentLink } from '../../actions/addressBar.ts';
 import { start } from '../../actions/controller.ts';
-import { active, config, history, state } from '../../state/page.ts';
+import { config, history } from '../../state/page.ts';
+import { changes, changesInWords } from '../../state/rules.ts';
 import { player, watchRecorded } from '../../recorded/recorded.ts';
-import { putSharedAway, shared } from '../../state/shared.ts';
+import { putSharedAway } from '../../state/shared.ts';
 import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
+import { active, shared, state } from '../../state/stage.ts';
 
 /** Says whose curves are shown, if not those of a run of this page. */
 export function Told() {
@@ -54,6 +56,12 @@ function SharedRun() {
         <b>Shared run: </b>
         {facts.join(', ')}. The curves come from the link and were not computed here.
       </p>
+      {changes.value.length > 0 && (
+        <p class="changed-rules">
+          <b>Changed during the run: </b>
+          {changesInWords(changes.value)}. "Run it here" trains without these changes.
+        </p>
+      )}
       <div class="share">
         <button type="button" disabled={!formIsReady.value || state.value === 'no-gpu'} onClick={() => void start()}>
           Run it here

@@ -3,15 +3,17 @@
 import { replayTo, stateBefore } from '../../actions/replay.ts';
 import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
 import { type Replay, replay, shown } from '../../state/runs.ts';
-import { active, history, shownStep } from '../../state/page.ts';
+import { history } from '../../state/page.ts';
 import './timeline.css';
+import { active } from '../../state/stage.ts';
+import { olderStep } from '../../state/tries/shown.ts';
 
 /** The slider over the steps of a run. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
   const last = steps.at(-1);
   if (last === undefined) return null;
-  const [first, step] = [steps[0], shownStep.value ?? last];
+  const [first, step] = [steps[0], Math.max(steps[0], olderStep.value ?? last)];
   const kept = shown.value?.checkpoints ?? [];
   const place = (at: number) => ({ '--at': last === first ? 1 : (at - first) / (last - first) });
   return (

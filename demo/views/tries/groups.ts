@@ -52,14 +52,16 @@ const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / 
 /** An advantage of this size is a rounding error. */
 const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
 
-/** Returns one sentence: what the update can learn from the difference between these tries. */
-export function whatItTeaches(group: Group): string {
+/**
+ * Returns one sentence: what the update can learn from the difference between these tries.
+ * @param expected number of tries that the problem gets @param trains true if a run is active
+ */
+export function whatItTeaches(group: Group, expected: number, trains: boolean): string {
   const { tries } = group;
   const n = tries.length;
   const scores = tries.flatMap(({ score }) => score ?? []);
   const advantages = tries.map(({ advantage }) => advantage ?? 0);
-  if (!isCompared(tries))
-    return `${n === 1 ? 'One try' : `${n} tries`} so far. Advantages are computed when all are scored.`;
+  if (!isCompared(tries)) return notCompared(group, expected, trains);
   if (scores.length === 0) return 'No try has a reward, so the update skips this group.';
   if (scores.every((score) => score === scores[0])) {
     const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
@@ -83,6 +85,15 @@ export function whatItTeaches(group: Group): string {
     `Rewards range from ${range(scores)}: ${up.length} more likely after the update${size(up, Math.max)}, ` +
     `${down.length} less likely${size(down, Math.min)}.`
   );
+}
+
+function notCompared({ tries }: Group, expected: number, trains: boolean): string {
+  const n = tries.length;
+  if (n < expected && (trains || tries[0].step === 0)) return `Scoring: ${n} of ${expected} tries.`;
+  if (tries[0].step === 0)
+    return `${n === 1 ? 'One try' : `${n} tries`} of the untrained model. A run compares the tries at each problem and makes the better ones more likely.`;
+  if (!trains) return 'The run was stopped before these tries were compared.';
+  return `${n === 1 ? 'The try is' : `All ${n} tries are`} scored. Their advantages are shown when the step ends.`;
 }
 
 const range = (values: readonly number[]) => `${short(Math.min(...values))} to ${short(Math.max(...values))}`;

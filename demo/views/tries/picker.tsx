@@ -7,8 +7,15 @@ import { type Group, isRight } from './groups.ts';
 /** Maximum number of tries that are shown as dots; more are shown as a bar. */
 const MAX_DOTS = 16;
 
+interface PickerProps {
+  groups: readonly Group[];
+  chosen: Group;
+  /** Number of problems of the step. Those without tries have a button too, so that none moves or loses the focus. */
+  expected: number;
+}
+
 /** The row of problems. */
-export function Picker({ groups, chosen }: { groups: readonly Group[]; chosen: Group }) {
+export function Picker({ groups, chosen, expected }: PickerProps) {
   const list = useRef<HTMLDivElement>(null);
   const place = groups.indexOf(chosen);
   const onKeyDown = (event: KeyboardEvent) => {
@@ -21,8 +28,8 @@ export function Picker({ groups, chosen }: { groups: readonly Group[]; chosen: G
   };
   return (
     <div class="groups" role="toolbar" aria-label="Problems of this step" ref={list} onKeyDown={onKeyDown}>
-      {groups.map((group, g) => (
-        <Problem key={g} number={g + 1} group={group} isChosen={g === place} />
+      {Array.from({ length: Math.max(groups.length, expected) }, (_, g) => (
+        <Problem key={g} number={g + 1} group={groups[g]} isChosen={g === place} />
       ))}
     </div>
   );
@@ -43,16 +50,17 @@ export function keyTarget(key: string, at: number, count: number): number | unde
 
 interface ProblemProps {
   number: number;
-  group: Group;
+  /** Undefined if no try is scored yet. */
+  group: Group | undefined;
   isChosen: boolean;
 }
 
 /** A problem's button, redrawn only when its tries have changed. */
-function Problem({ number, group: { group, tries }, isChosen }: ProblemProps) {
-  const marks = tries.map(isRight);
+function Problem({ number, group: shown, isChosen }: ProblemProps) {
+  const [group, marks] = [shown?.group, (shown?.tries ?? []).map(isRight)];
   return useMemo(() => {
     const right = marks.filter(Boolean).length;
-    const name = `Problem ${number}: ${right} of ${tries.length} tries right`;
+    const name = `Problem ${number}: ${marks.length === 0 ? 'no try is scored yet' : `${right} of ${marks.length} tries right`}`;
     return (
       <button
         type="button"
@@ -60,8 +68,9 @@ function Problem({ number, group: { group, tries }, isChosen }: ProblemProps) {
         title={name}
         aria-label={name}
         aria-pressed={isChosen}
+        aria-disabled={group === undefined}
         tabIndex={isChosen ? 0 : -1}
-        onClick={() => pickGroup(group)}
+        onClick={() => group !== undefined && pickGroup(group)}
       >
         {number}
         {marks.length > MAX_DOTS ? <Share of={right / marks.length} /> : <Dots marks={marks} />}

@@ -7,6 +7,9 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold, isHeld, looked, pickedGroup, showNewest, shownTries } from '../../state/tries/shown.ts';
+import { config, growing, tries as newestTries } from '../../state/page.ts';
+import { form } from '../../state/settings/settings.ts';
+import { active } from '../../state/stage.ts';
 import { bestFirst, type Group, groupsOf, isCompared, mostTelling, whatItTeaches } from './groups.ts';
 import { Picker } from './picker.tsx';
 import { Try } from './try.tsx';
@@ -33,13 +36,13 @@ export function Tries() {
           {tries[0].step === 0 ? 'Before training' : `Step ${tries[0].step}`}, problem {groups.indexOf(chosen) + 1} of{' '}
           {groups.length}
         </span>
-        <Picker groups={groups} chosen={chosen} />
+        <Picker groups={groups} chosen={chosen} expected={problemsExpected(tries)} />
         <button type="button" class="follow" aria-disabled={!isHeld.value} onClick={followAgain}>
           {isHeld.value ? 'Follow the run' : 'Following'}
         </button>
       </div>
       <Problem shown={chosen.tries[0]} />
-      <p class="teaches">{whatItTeaches(chosen)}</p>
+      <p class="teaches">{whatItTeaches(chosen, triesExpected(chosen), active.value)}</p>
       <List group={chosen} all={all.value} />
       {n > FEW && (
         <button type="button" class="more" aria-expanded={all.value} onClick={() => (all.value = !all.value)}>
@@ -48,6 +51,19 @@ export function Tries() {
       )}
     </>
   );
+}
+
+/** Returns the number of problems of a step whose tries still arrive; 0 for any other. */
+function problemsExpected([{ step }]: readonly LoggedRollout[]): number {
+  const isNow = growing.value && step > 0 && step === newestTries.value.at(0)?.step;
+  return isNow ? (config.value?.data.trainBatchSize ?? 0) : 0;
+}
+
+/** Returns the number of tries that a problem gets: of the form before a run, otherwise of the run. */
+function triesExpected({ tries: [{ step }, ...rest] }: Group): number {
+  const checked = form.checked.value;
+  const of = step === 0 && 'config' in checked ? checked.config : config.value;
+  return of?.rollout.n ?? 1 + rest.length;
 }
 
 function followAgain(): void {

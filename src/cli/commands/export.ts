@@ -89,12 +89,13 @@ export const exportRun: Command = {
       for (const { split, problems } of splits)
         files.set(`data/${split}.jsonl`, problems.map((problem) => `${JSON.stringify(problem)}\n`).join(''));
     const turns = peer === 'verl' && callsTools(config) ? turnNotCarried(model) : [];
+    const problems = splits.flatMap((split) => split.problems);
     const notCarried = [
       ...(own === undefined
         ? []
         : [`The reward of ${own} is JavaScript: reward.py raises NotImplementedError until you write it.`]),
       ...(hasEnvironments ? ['task.environments: their first observations, tools and turns are JavaScript.'] : []),
-      ...[...toolsNotCarried(config, tools), ...turns, ...run.notCarried],
+      ...[...toolsNotCarried(config, tools, problems), ...turns, ...run.notCarried],
     ];
     files.set('README.md', readme(peer, config, { dtype: String(flags['dtype'] ?? 'float32'), notCarried }));
     for (const [name, bytes] of await modelFiles({ ...model, tokenizerConfigJson }, readDtype(flags['dtype'])))

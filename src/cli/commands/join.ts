@@ -70,7 +70,7 @@ export const join: Command = {
 };
 
 const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
-  `${groups} groups in flight, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
+  `${groups.length} groups in flight, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
 
 /** Replaces characters that a room does not allow in names. */
 const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';

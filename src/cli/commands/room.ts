@@ -13,6 +13,7 @@ import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
   checkVerifiable,
+  groupsAtOnce,
   nameOf,
   NatsRollouter,
   readableAlone,
@@ -62,6 +63,14 @@ export const room: Command = {
       value: 'S',
       help: 'seconds without a message after which a group goes to another worker (default 30)',
     },
+    'deadline-s': {
+      value: 'S',
+      help: 'seconds after which a group goes to another worker in any case (default 600)',
+    },
+    'second-share': {
+      value: 'SHARE',
+      help: 'share of groups that a second worker generates too, and whose samples are compared, such as 0.02 (default 0)',
+    },
     nats: {
       value: 'URL',
       help: 'a running NATS server, with the controller as nats://user:password@host:port',
@@ -80,16 +89,27 @@ export const room: Command = {
     else expectVerifiable(config);
     const path = join(config.trainer.defaultLocalDir, config.name);
     const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
+    const deadlineMs = 1000 * numberFlag(flags, 'deadline-s', 600, [1, 86_400]);
+    const secondShare = numberFlag(flags, 'second-share', 0, [0, 1]);
     const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
     const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
-    const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
+    const run = {
+      config,
+      server,
+      running: runningServer(flags),
+      maxWorkers,
+      ackWaitMs,
+      deadlineMs,
+      secondShare,
+      trustsWorkers,
+    };
     using held = holdFolder(path);
     const finished = await trainInRoom(RunFolder.open(held.files, path), run);
     return tellOfRun(io, config, finished, resumeCommand(named, { overrides, flags, lists }, 'room'));
   },
 };
 
-/** A room's run: its config, how workers are checked, and how long a worker can be silent. */
+/** A room's run: its config, how workers are checked, and how long a worker can be silent or hold a group. */
 interface RoomRun {
   config: TrainConfig;
   server: ServerOptions;
@@ -97,11 +117,13 @@ interface RoomRun {
   running?: RoomServer | undefined;
   maxWorkers: number;
   ackWaitMs: number;
+  deadlineMs: number;
+  secondShare: number;
   trustsWorkers: boolean;
 }
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
-  const { ackWaitMs, maxWorkers, trustsWorkers } = run;
+  const { ackWaitMs, deadlineMs, maxWorkers, trustsWorkers } = run;
   // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
   const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
@@ -121,8 +143,13 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     // A version is a complete file. Samples of versions that the schedule does not need are generated again.
     const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
-      ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
-      ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
+      ...{ config: { ...config }, maxWorkers, ackWaitMs, deadlineMs, resume: checkpoint !== undefined, say },
+      ...{
+        verifies: !trustsWorkers,
+        maxHeld: groupsAtOnce(config),
+        keptVersions,
+        prepare: (weights) => putModel(weights, session),
+      },
     });
     for (const line of server.invitation) say(line);
     const verified =
@@ -136,6 +163,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
+        ...(verified && { maxAge: keptVersions - 2, secondShare: run.secondShare }),
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
         cancelled,
         onEnd: (uid) => verified?.ended(uid),

@@ -7,6 +7,7 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { requestLosses } from '../../grpo/generate/templateCheck.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
+import { writesSchemas } from '../../rollout/agent/prompt.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
@@ -186,10 +187,13 @@ class ServedDevices {
     const server = await listen(routes(served), where);
     const steps = isManual ? 'manual' : 'auto';
     say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group)`);
-    const { toolSchemasInPrompt, format } = rollout.multiTurn;
-    for (const lost of requestLosses(tokenizer, toolParserOf(format), toolSchemasInPrompt)) say(lost);
-    if (!toolSchemasInPrompt)
-      say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
+    const { multiTurn } = rollout;
+    const withSchemas = writesSchemas(rollout, tokenizer);
+    for (const lost of requestLosses(tokenizer, toolParserOf(multiTurn.format), withSchemas)) say(lost);
+    if (!withSchemas) {
+      const setting = `rollout.multiTurn.toolSchemasInPrompt is ${String(multiTurn.toolSchemasInPrompt)}`;
+      say(`tools of requests are not written into the prompt (${setting})`);
+    }
     return server;
   }
 }

@@ -8,7 +8,8 @@ import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { ChatTemplates } from '../../model/tokenizer/template.ts';
-import { openAiSchema } from '../../rollout/agent/prompt.ts';
+import { openAiSchema, writesSchemas } from '../../rollout/agent/prompt.ts';
+import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { calculator } from '../../tasks/tools/calculator.ts';
 
@@ -27,11 +28,21 @@ export const callsTools = ({ rollout }: TrainConfig): boolean =>
 /** Tools that exist in Python too. */
 export const EXPORTED_TOOLS: readonly Tool[] = [calculator];
 
-/** Returns sentences about tools and loop settings of the run that neither peer supports. */
-export function toolsNotCarried({ rollout }: TrainConfig, tools: readonly Tool[]): string[] {
+/** Returns sentences about tools, loop settings and loops of problems that neither peer's run supports. */
+export function toolsNotCarried(
+  { rollout }: TrainConfig,
+  tools: readonly Tool[],
+  problems: readonly Problem[],
+): string[] {
   const missing = tools.filter((tool) => !EXPORTED_TOOLS.includes(tool)).map(({ name }) => name);
   const loop = rollout.agent.defaultAgentLoop;
+  const own = problems.filter(({ agentName }) => agentName !== undefined && agentName !== loop);
+  const names = [...new Set(own.map(({ agentName }) => agentName))].join(', ');
   const sentences: [boolean, string][] = [
+    [
+      own.length > 0,
+      `agent_name: ${own.length} of ${problems.length} problems name another loop (${names}); all run by rollout.agent.defaultAgentLoop.`,
+    ],
     [
       missing.length > 0,
       `task.tools: the exported run does not call ${missing.join(', ')}; the shipped calculator alone is written in Python.`,
@@ -58,7 +69,7 @@ export function exportedTokenizerConfig(
   const { tokenizerConfigJson } = files;
   const tokenizer = modelTokenizer(files, chatTemplateKwargs);
   const { multiTurn } = config.rollout;
-  const shown = JSON.stringify(multiTurn.toolSchemasInPrompt ? tools.map(openAiSchema) : []);
+  const shown = JSON.stringify(writesSchemas(config.rollout, tokenizer) ? tools.map(openAiSchema) : []);
   const given = JSON.stringify(callsTools(config) ? EXPORTED_TOOLS.map(openAiSchema) : []);
   const forTrl = peer === 'trl' && callsTools(config);
   const template = [

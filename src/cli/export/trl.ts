@@ -101,6 +101,8 @@ const TRL: Peer = {
     const isElsewise = lossType(actor) !== undefined && AGGREGATION[type] !== actor.lossAggMode;
     return {
       'data.maxPromptLength': 'TRL does not check it',
+      'actor.ppoMaxTokenLenPerGpu':
+        'TRL trains all samples of an update at once; if memory runs out, halve per_device_train_batch_size and double gradient_accumulation_steps',
       'model.quantization':
         config.model.loraRank > 0 &&
         config.model.quantization !== 'none' &&

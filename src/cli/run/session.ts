@@ -5,6 +5,7 @@ import { agentLimits } from '../../grpo/generate/options.ts';
 import { checkTemplate } from '../../grpo/generate/templateCheck.ts';
 import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
+import { isGguf } from '../../model/checkpoint/sourceFiles.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -12,7 +13,7 @@ import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import { promptOf } from '../../rollout/agent/prompt.ts';
+import { promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { dtypeNote, judgeCheckpoint } from '../../workers/engineSpec.ts';
@@ -26,10 +27,10 @@ import {
 } from '../../workers/localEngine.ts';
 import '../../tfjs.ts';
 
-import { planLines, planMemory } from '../../workers/memoryPlan.ts';
+import { aboveMemory, planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../workers/splitEngine.ts';
 import { type AdaptedModel, findAdapter, type LoadedModel, loadModelFiles, loadWithAdapter } from './checkpoints.ts';
-import { adapterBindingBytes, installDawn } from '../dawn.ts';
+import { adapterBindingBytes, adapterMemory, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
@@ -66,6 +67,7 @@ export async function openSession(
     say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
     const lora = loraSettings(config, model.adapter);
     if (lora) say(adapterLine(model.config, lora));
+    if (lora && use === 'train' && isGguf(model.base)) say(MERGE_FOR_PEFT);
     const judge = use === 'train' ? judgeCheckpoint(config) : undefined;
     const judgeModel = judge === undefined ? undefined : await openJudge(judge);
     const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
@@ -112,6 +114,10 @@ export function loraSettings(config: TrainConfig, adapter: Adapter | undefined):
   }
   return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
 }
+
+/** Printed because a saved adapter names its base, and PEFT finds only folders and models of the Hub. */
+const MERGE_FOR_PEFT =
+  'adapters: PEFT cannot load them over a .gguf file. To use the result elsewhere, run "webgrpo merge --model RUN --out FOLDER".';
 
 function adapterLine(config: ModelConfig, lora: LoraConfig): string {
   const { targetModules, rank, alpha, useRslora } = lora;
@@ -173,7 +179,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     );
     return;
   }
-  const { toolSchemasInPrompt } = rollout.multiTurn;
+  const toolSchemasInPrompt = writesSchemas(rollout, tokenizer);
   for (const problem of [...heldOut, ...training])
     promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
 }
@@ -232,7 +238,10 @@ async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> 
   const offered = await withOfferedDtype(spec);
   const note = dtypeNote(spec, offered);
   if (note) say(note);
-  for (const line of planLines(planMemory({ ...offered, maxArenaBytes: await adapterBindingBytes() }))) say(line);
+  const planned = { ...offered, maxArenaBytes: await adapterBindingBytes() };
+  for (const line of planLines(planMemory(planned))) say(line);
+  const warning = aboveMemory(planned, await adapterMemory());
+  if (warning !== undefined) say(warning);
   say(COMPILING);
   const engine = await createLocalEngine(await withTable(offered), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;

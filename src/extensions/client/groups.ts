@@ -8,6 +8,7 @@
 
 import { type DeviceLostError, InputError } from '../../errors.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
+import { writesSchemas } from '../../rollout/agent/prompt.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -91,7 +92,6 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#limits = { timeoutS, maxTrajectories, stepWhen, outlives, note };
     const toolParser = limits.toolParser ?? toolParserOf(config.rollout.multiTurn.format);
     const { sampling, agent } = generateOptions({ config, engine, task: NO_TASK, toolParser }, 0, 1);
-    const { toolSchemasInPrompt } = config.rollout.multiTurn;
     const { tokenizer, rollout, model } = engine;
     this.served = {
       name: config.name,
@@ -104,7 +104,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       engine: rollout,
       lost: this.#deviceLost.signal,
       engineReady: (signal) => this.#engineReady(signal),
-      template: new CallTemplate(tokenizer, toolParser, toolSchemasInPrompt),
+      template: new CallTemplate(tokenizer, toolParser, writesSchemas(config.rollout, tokenizer)),
       sampling,
       constrainToolCalls: agent?.constrainToolCalls ?? false,
       maxPromptLength: config.data.maxPromptLength,

@@ -1,16 +1,14 @@
-/** Keeps the consumers of a room's two queues in order. The server stores them, and can corrupt them in a crash. */
+/** Keeps the consumer of a room's samples in order. The server stores it, and can corrupt it in a crash. */
 
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { isMissing } from './connect.ts';
-import { PROMPTS, SAMPLES, STATE } from './names.ts';
-
-type Queue = Pick<typeof PROMPTS, 'stream' | 'consumer'>;
+import { SAMPLES, STATE } from './names.ts';
 
 const NANOSECONDS = 1e6;
 
-/** Creates and repairs the consumers of a room's queues. */
+/** Creates and repairs the consumer of a room's samples. */
 export class Consumers {
   readonly #connection: NatsConnection;
   readonly #jsm: JetStreamManager;
@@ -25,19 +23,18 @@ export class Consumers {
   }
 
   /**
-   * Recreates consumers that are missing, that are older than the server's last start, or that hold back messages without a client. After a
-   * crash, a consumer can remember deliveries of lost messages and then skip the next messages. Stored messages are delivered again, also
-   * to workers other than those that hold them.
+   * Recreates the consumer if it is missing, is older than the server's last start, or holds back messages. After a crash, it can remember
+   * deliveries of lost messages and then skip the next messages. Stored messages are delivered again.
    */
   async check(): Promise<void> {
     const server = this.#connection.info?.server_id ?? '';
     const known = (await this.#state.get(STATE.server))?.string();
-    for (const queue of [PROMPTS, SAMPLES])
-      if (server !== known || !(await this.#works(queue))) await this.#makeAnew(queue);
+    if (server !== known || !(await this.#works())) await this.#makeAnew();
     if (server !== known) await this.#state.put(STATE.server, server);
   }
 
-  async #works({ stream, consumer }: Queue): Promise<boolean> {
+  async #works(): Promise<boolean> {
+    const { stream, consumer } = SAMPLES;
     try {
       const { config, delivered, num_ack_pending: awaited } = await this.#jsm.consumers.info(stream, consumer);
       if (config.ack_wait !== this.#ackWaitMs * NANOSECONDS) return false;
@@ -50,7 +47,8 @@ export class Consumers {
     }
   }
 
-  async #makeAnew({ stream, consumer }: Queue): Promise<void> {
+  async #makeAnew(): Promise<void> {
+    const { stream, consumer } = SAMPLES;
     const { AckPolicy } = await import('@nats-io/jetstream');
     await this.#jsm.consumers.delete(stream, consumer).catch((error: unknown) => {
       if (!isMissing(error)) throw error;

@@ -4,6 +4,7 @@
  */
 
 export { type Connect, connectByWebSocket, type Credential, enter, idOf, newUserKey } from './connect.ts';
+export { Leases } from './leases.ts';
 export { joinRoom, type OpenedRoom, type RoomEngine } from './joinRoom.ts';
 export type { Status } from './messages.ts';
 export { CONTROLLER, WORKER_RIGHTS } from './names.ts';
@@ -11,9 +12,11 @@ export { NatsRollouter } from './natsRollouter.ts';
 export { groupsAtOnce, roomEngine } from './roomEngine.ts';
 export { RoomHost } from './roomHost.ts';
 export { checkRoomTask, configOfRoom, roomSpec } from './roomSpec.ts';
+export { signedBy, Signer, textSignedBy } from './tickets.ts';
 export { readableAlone, VerifiedSamples } from './verifiedSamples.ts';
-export { drawBounds } from './verification/draws.ts';
+export { checkDraws, type CheckingModel, drawBounds } from './verification/draws.ts';
+export { replaySample } from './verification/replay.ts';
 export { checkVerifiable } from './verification/rules.ts';
-export type { RejectionReason, SampleClaim, Verdict } from './verification/types.ts';
+export { type RejectionReason, type SampleClaim, TOLERANCE, type Verdict } from './verification/types.ts';
 export { SampleVerifier } from './verification/verifier.ts';
 export { nameOf, readObject, type WeightStore } from './weights.ts';

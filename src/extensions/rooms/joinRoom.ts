@@ -1,14 +1,23 @@
-/** A worker of a room. It asks to join, takes groups from the queue, generates them, sends their samples, and follows the weights. */
+/** A worker of a room. It asks to join, asks for groups, generates them, sends their samples, and loads the weights. */
 
-import type { Consumer, JetStreamClient, JetStreamManager, JsMsg } from '@nats-io/jetstream';
+import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { InputError } from '../../errors.ts';
 import type { ExperienceRecord } from '../../grpo/queue/types.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
-import { type Connect, enter, newUserKey, pause, pull, untilDone, type UserKey } from './connect.ts';
-import { type Prompt, read, type Room, type Status, type Weights, write, writeSample } from './messages.ts';
-import { JOIN, NOTICES, PROMPTS, SAMPLES, STATE, stateStream, stateSubject, statusSubject } from './names.ts';
-import { withSignature } from './tickets.ts';
+import { type Connect, enter, newUserKey, pause, untilDone, type UserKey } from './connect.ts';
+import {
+  isSameWeights,
+  type Prompt,
+  read,
+  type Room,
+  type Status,
+  type Weights,
+  write,
+  writeSample,
+} from './messages.ts';
+import { JOIN, NOTICES, SAMPLES, STATE, stateStream, stateSubject, statusSubject, takeSubject } from './names.ts';
+import { signatureOf, Signer } from './tickets.ts';
 import { nameOf, readObject } from './weights.ts';
 
 /** The generating engine of a worker. */
@@ -52,8 +61,8 @@ export interface JoinOptions {
 const STATUS_EVERY_MS = 2000;
 /** Number of consecutive failed groups after which the worker reports an error and leaves. */
 const MAX_FAILURES = 3;
-/** Milliseconds before a leaving worker's groups are delivered again. With 0, its own open request would receive them. */
-const GONE_MS = 1000;
+/** Milliseconds that a worker waits for the answer to its request for a group. The controller answers after half of it at the latest. */
+const TAKE_MS = 10_000;
 /** Milliseconds that a leaving worker waits for its last messages to be sent. The server may be unreachable. */
 const FLUSH_MS = 1000;
 const NONE: Weights = { version: -1, digest: '' };
@@ -74,7 +83,7 @@ export async function joinRoom(options: JoinOptions): Promise<Status> {
     const jsm = await js.jetstreamManager(false);
     const room = await openRoom(connection, jsm, options.signal);
     const engine = await options.open(room);
-    session = new RoomWorker({ connection, js, jsm, key, engine, room, options });
+    session = new RoomWorker({ connection, js, jsm, key, signer: await Signer.of(key.seed), engine, room, options });
     return await session.work();
   } finally {
     await session?.end();
@@ -109,6 +118,7 @@ interface WorkerParts {
   js: JetStreamClient;
   jsm: JetStreamManager;
   key: UserKey;
+  signer: Signer;
   engine: RoomEngine;
   room: OpenedRoom;
   options: JoinOptions;
@@ -116,7 +126,6 @@ interface WorkerParts {
 
 /** A group in flight in this worker. */
 interface Held {
-  message: JsMsg;
   uid: string;
   aborting: AbortController;
 }
@@ -130,7 +139,9 @@ class RoomWorker {
   #weights: Weights = NONE;
   #wanted: Weights = NONE;
   #following: Promise<void> | undefined;
-  #consumer: Consumer | undefined;
+  /** Weights of the group that was taken last, in a room that verifies. */
+  #next: Weights = NONE;
+  #turning: Promise<unknown> = Promise.resolve();
   #tokens = 0;
   #since: number | undefined;
   #failures = 0;
@@ -149,12 +160,10 @@ class RoomWorker {
     const unlink = onAbort(options.signal, () => this.#leave());
     this.#connection.subscribe(NOTICES, { callback: (error, message) => void (error ?? this.#notice(message.data)) });
     void this.#watchConnection();
-    const ping = () => {
-      if (!this.#connection.isClosed()) for (const { message } of this.#held.keys()) message.working();
-    };
     try {
       await this.#catchUp();
-      this.#timers = [setInterval(ping, room.ackWaitMs / 3), setInterval(() => this.#tell(), STATUS_EVERY_MS)];
+      this.#next = this.#weights;
+      this.#timers = [setInterval(() => this.#tell(), Math.min(STATUS_EVERY_MS, room.ackWaitMs / 3))];
       this.#tell();
       while (!signal.aborted) {
         if (this.#held.size >= engine.groupsAtOnce) await Promise.race(this.#held.values());
@@ -170,7 +179,7 @@ class RoomWorker {
     return this.#status();
   }
 
-  /** Leaves the room: returns its groups to the queue, sends a last status and destroys the engine. */
+  /** Leaves the room: waits until its groups have ended, and destroys the engine. */
   end(): Promise<void> {
     return (this.#ended ??= this.#end());
   }
@@ -178,20 +187,17 @@ class RoomWorker {
   async #end(): Promise<void> {
     this.#leave();
     for (const timer of this.#timers.splice(0)) clearInterval(timer);
-    await Promise.allSettled([...this.#held.values(), this.#following]);
-    if (!this.#connection.isClosed()) {
-      this.#tell(true);
+    await Promise.allSettled([...this.#held.values(), this.#following, this.#turning]);
+    if (!this.#connection.isClosed())
       await Promise.race([this.#connection.flush().catch(() => {}), pause(FLUSH_MS, new AbortController().signal)]);
-    }
     await this.#parts.engine.destroy();
   }
 
   #leave(): void {
+    if (this.#leaving.signal.aborted) return;
+    this.#tell(true); // immediately, because a page that is closing runs no later code
     this.#leaving.abort(new Error('This worker leaves the room.'));
-    for (const { message, aborting } of this.#held.keys()) {
-      if (!this.#connection.isClosed()) message.nak(GONE_MS); // immediately, because a page that is closing runs no later code
-      aborting.abort();
-    }
+    for (const { aborting } of this.#held.keys()) aborting.abort();
   }
 
   /** Fails the worker. Does nothing if the worker is leaving, because its pending requests fail then. */
@@ -200,51 +206,73 @@ class RoomWorker {
     this.#leave();
   }
 
-  /** Takes a group if one arrives within about two seconds. */
+  /** Asks for a group, and takes it if one is there within a few seconds. */
   async #takeOne(): Promise<void> {
-    this.#consumer ??= await this.#parts.js.consumers.get(PROMPTS.stream, PROMPTS.consumer);
-    await pull(this.#consumer, 1, this.#leaving.signal, (message) => this.#take(message));
+    const { key, signer } = this.#parts;
+    const { signal } = this.#leaving;
+    const asking = this.#connection.request(takeSubject(key.id), signer.text(write('take', {})), { timeout: TAKE_MS });
+    const { data } = await orAborted(asking, signal);
+    const { prompt } = read('given', data);
+    if (prompt !== undefined && !signal.aborted) this.#take(read('prompt', new TextEncoder().encode(prompt)));
   }
 
-  #take(message: JsMsg): void {
-    if (this.#leaving.signal.aborted) return message.nak(GONE_MS);
-    const prompt = read('prompt', message.data);
-    const held: Held = { message, uid: prompt.uid, aborting: new AbortController() };
+  #take(prompt: Prompt): void {
+    const held: Held = { uid: prompt.uid, aborting: new AbortController() };
     this.#since ??= performance.now();
+    if (this.#parts.room.verifies) this.#turnTo(prompt.weights);
+    else if (!isSameWeights(prompt.weights, this.#weights)) this.#turning = this.#catchUp();
     this.#held.set(
       held,
-      this.#generate(held, prompt).finally(() => this.#held.delete(held)),
+      this.#generate(held, prompt, this.#turning).finally(() => this.#held.delete(held)),
     );
   }
 
-  async #generate({ message, aborting }: Held, prompt: Prompt): Promise<void> {
-    const { key, engine } = this.#parts;
-    const { signal } = aborting;
+  /** Loads the weights of a prompt, after the groups that were taken before it: all tokens of a group are by its prompt's weights. */
+  #turnTo(weights: Weights): void {
+    if (isSameWeights(weights, this.#next)) return;
+    this.#next = weights;
+    const before = [...this.#held.values()];
+    const turn = async () => {
+      await Promise.allSettled(before);
+      try {
+        await this.#loadOnce(weights);
+      } finally {
+        if (this.#next === weights && !isSameWeights(weights, this.#weights)) this.#next = NONE; // tried again by the next group
+      }
+    };
+    this.#turning = turn();
+    this.#turning.catch(() => {}); // each group that waits for it fails
+  }
+
+  async #generate({ aborting: { signal } }: Held, prompt: Prompt, turning: Promise<unknown>): Promise<void> {
+    const { key, engine, room } = this.#parts;
     try {
-      if (!isSame(prompt.weights, this.#weights)) await this.#catchUp();
-      // The prompt is from a controller that died. A resumed one reaches this version again.
-      if (prompt.weights.version > this.#weights.version) return message.nak(1000);
+      await turning;
+      // The weights were dropped, so the controller has offered the group again. Or it is of a controller that returned to older weights.
+      const isReady = room.verifies
+        ? isSameWeights(prompt.weights, this.#weights)
+        : prompt.weights.version <= this.#weights.version;
+      if (!isReady || signal.aborted) return;
       await engine.generate(prompt, key.id, (record) => this.#put(prompt, record, signal), signal);
-      message.ack(); // if this is lost, the group is delivered again, but its samples are stored already
       this.#failures = 0;
     } catch (error) {
-      if (!this.#connection.isClosed()) message.nak(signal.aborted ? 0 : 1000);
       if (!signal.aborted && ++this.#failures >= MAX_FAILURES) this.#fail(error);
     }
   }
 
   /** Sends a sample. Waits while the room holds as many samples as it can. The server ignores a sample that is already stored. */
   async #put({ uid, ticket }: Prompt, record: ExperienceRecord, signal: AbortSignal): Promise<void> {
-    const { id, seed } = this.#parts.key;
-    const bytes = await withSignature(writeSample(record, ticket), seed);
+    const { key, signer } = this.#parts;
+    const bytes = await signer.bytes(writeSample(record, ticket));
     const most = this.#connection.info?.max_payload ?? Infinity;
     if (bytes.length > most)
       throw new InputError(
         `A sample has ${bytes.length} bytes, and the room's server takes ${most}. It needs a larger max_payload.`,
       );
-    const index = record.key.slice(uid.length + 1);
-    const subject = SAMPLES.subjectOf(id, uid);
-    await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID: `${ticket}_${index}` }), signal);
+    const subject = SAMPLES.subjectOf(key.id, uid);
+    // The server ignores a second message of an id, so no other worker may know the id before.
+    const msgID = signatureOf(bytes);
+    await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID }), signal);
     const { response } = record.columns;
     this.#tokens += response instanceof Uint32Array ? response.length : 0;
   }
@@ -255,7 +283,7 @@ class RoomWorker {
       for (const { uid, aborting } of this.#held.keys()) if (aborted.includes(uid)) aborting.abort();
       if (leftOut.includes(this.#parts.key.id))
         this.#fail(new InputError('The room has excluded this worker: one of its samples was rejected.'));
-      if (weights) void this.#follow(weights);
+      if (weights && !this.#parts.room.verifies) void this.#follow(weights);
       if (over) this.#leave();
     } catch (error) {
       this.#fail(error);
@@ -283,14 +311,20 @@ class RoomWorker {
 
   async #load(): Promise<void> {
     const { signal } = this.#leaving;
-    while (!isSame(this.#weights, this.#wanted) && !signal.aborted) {
+    while (!isSameWeights(this.#weights, this.#wanted) && !signal.aborted) {
       const wanted = this.#wanted;
-      const file = await untilDone(() => readObject(this.#connection, nameOf(wanted.version), wanted.digest), signal);
-      if (file) {
-        await this.#parts.engine.useWeights(wanted.version, file);
-        this.#weights = wanted;
-      } else if (this.#wanted === wanted) await pause(200, signal); // newer weights are on their way
+      if (!(await this.#loadOnce(wanted)) && this.#wanted === wanted) await pause(200, signal); // newer ones are on their way
     }
+  }
+
+  /** Returns false if the room does not have these weights any longer. */
+  async #loadOnce(weights: Weights): Promise<boolean> {
+    const { version, digest } = weights;
+    const file = await untilDone(() => readObject(this.#connection, nameOf(version), digest), this.#leaving.signal);
+    if (!file) return false;
+    await this.#parts.engine.useWeights(version, file);
+    this.#weights = weights;
+    return true;
   }
 
   /** Loads weights that were published while the connection was lost. Ends the worker when its connection is closed. */
@@ -300,7 +334,7 @@ class RoomWorker {
       this.#fail(new InputError(`The room's server has closed the connection (${why}). Join again.`));
     });
     for await (const { type } of this.#connection.status())
-      if (type === 'reconnect') void this.#catchUp().catch(() => {}); // a worker that has left needs no weights
+      if (type === 'reconnect' && !this.#parts.room.verifies) void this.#catchUp().catch(() => {}); // a worker that has left needs no weights
   }
 
   #status(): Status {
@@ -310,7 +344,7 @@ class RoomWorker {
       name: options.name,
       adapter: engine.adapter.slice(0, 200),
       version: Math.max(0, this.#weights.version),
-      groups: this.#held.size,
+      groups: Array.from(this.#held.keys(), ({ uid }) => uid),
       tokens: this.#tokens,
       tokensPerS: seconds > 0 ? this.#tokens / seconds : 0,
     };
@@ -318,14 +352,22 @@ class RoomWorker {
 
   #tell(left = false): void {
     const status = this.#status();
-    if (!this.#connection.isClosed())
-      this.#connection.publish(
-        statusSubject(this.#parts.key.id),
-        write('status', { ...status, ...(left && { left }) }),
-      );
+    const { key, signer } = this.#parts;
+    const text = write('status', { ...status, ...(left && { left, groups: [] }) });
+    if (!this.#connection.isClosed()) this.#connection.publish(statusSubject(key.id), signer.text(text));
     this.#parts.options.onStatus?.(status);
   }
 }
 
-/** True if version and digest are equal. A controller that returns to an older checkpoint publishes other weights under a used number. */
-const isSame = (a: Weights, b: Weights): boolean => a.version === b.version && a.digest === b.digest;
+/** Resolves like `work`. Rejects with the signal's reason if it aborts first. */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let unlink = (): void => {};
+  const aborted = new Promise<never>((_, reject) => (unlink = onAbort(signal, () => reject(signal.reason as Error))));
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    work.catch(() => {});
+    unlink();
+  }
+}

@@ -3,25 +3,12 @@
  * controller can do anything, and all workers share a user with `WORKER_RIGHTS`.
  */
 
-/** Prompt groups, each under its own subject, until a worker has acknowledged them. The stream is a work queue. */
-export const PROMPTS = {
-  stream: 'webgrpo-prompts',
-  subjects: 'webgrpo.prompt.*',
-  /** The only consumer, shared by the workers. A group goes to one worker, and after `ackWaitMs` without a sign of life to another. */
-  consumer: 'workers',
-  subjectOf: (uid: string): string => `webgrpo.prompt.${token(uid)}`,
-  uidOf: (subject: string): string => decodeURIComponent(subject.split('.')[2]),
-};
-
 /** Finished samples, until the controller has received them. */
 export const SAMPLES = {
   stream: 'webgrpo-samples',
   subjects: 'webgrpo.sample.*.*',
   consumer: 'controller',
   subjectOf: (worker: string, uid: string): string => `webgrpo.sample.${worker}.${token(uid)}`,
-  /** Samples of the group from any worker. */
-  filterOf: (uid: string): string => `webgrpo.sample.*.${token(uid)}`,
-  workerOf: (subject: string): string => subject.split('.')[2],
 };
 
 /** Buckets of the object store (the model's files, versions of its weights) and of the key-value store. */
@@ -41,11 +28,16 @@ export const STATE = {
 
 /** Requests to join. */
 export const JOIN = 'webgrpo.join';
+/** Requests for a group. The controller answers to the worker that signed. */
+export const takeSubject = (worker: string): string => `webgrpo.take.${worker}`;
+export const TAKES = 'webgrpo.take.*';
 /** Notices to all workers: new weights, cancelled groups. */
 export const NOTICES = 'webgrpo.notice';
 /** Subject of a worker's progress messages. */
 export const statusSubject = (worker: string): string => `webgrpo.status.${worker}`;
 export const STATUSES = 'webgrpo.status.*';
+/** Returns the worker that a message names as its sender. */
+export const workerOf = (subject: string): string => subject.split('.')[2];
 
 /** Subjects of the streams that hold the buckets, as NATS names them. */
 export const weightsStream = `OBJ_${WEIGHTS_BUCKET}`;
@@ -62,17 +54,15 @@ export const CONTROLLER = 'controller';
 export const inboxOf = (name: string): string => (name === CONTROLLER ? '_INBOX-CONTROLLER' : `_INBOX.${name}`);
 
 /**
- * Subjects that workers can publish and subscribe to. They can ask to join, take groups, report progress, write samples, and read weights
- * and config. They cannot create a consumer, which could read any message.
+ * Subjects that workers can publish and subscribe to. They can ask to join, ask for groups, report progress, write samples, and read
+ * weights and config. They cannot acknowledge a message, or create a consumer, which could read any message.
  */
 export const WORKER_RIGHTS = {
   publish: [
     JOIN,
     SAMPLES.subjects,
     STATUSES,
-    `$JS.API.CONSUMER.INFO.${PROMPTS.stream}.${PROMPTS.consumer}`,
-    `$JS.API.CONSUMER.MSG.NEXT.${PROMPTS.stream}.${PROMPTS.consumer}`,
-    `$JS.ACK.${PROMPTS.stream}.${PROMPTS.consumer}.>`,
+    TAKES,
     `$JS.API.DIRECT.GET.${weightsStream}`,
     `$JS.API.DIRECT.GET.${weightsStream}.>`,
     ...[STATE.room, STATE.version].map((key) => `$JS.API.DIRECT.GET.${stateStream}.${stateSubject(key)}`),

@@ -1,7 +1,7 @@
 /**
- * Rollout by the workers of a room. Groups are published to a work queue; samples are received, checked and put into the experience queue.
- * A group is done when each of its samples was put once, whichever worker sent it and however often. A group is published again if it was
- * lost, by its worker or by the server, or if one of its samples was rejected.
+ * Rollout by the workers of a room. Groups are offered to workers; samples are received, checked and put into the experience queue. A group
+ * is done when each of its samples was accepted once, whichever worker sent it and however often. Then all its samples are put at once. A
+ * group that gets too old is offered again by newer weights, so no worker decides which problems are trained on.
  */
 
 import type { JsMsg } from '@nats-io/jetstream';
@@ -14,22 +14,27 @@ import {
   type WeightTransfer,
 } from '../../grpo/pipeline/types.ts';
 import { type ExperienceRecord, uidOf } from '../../grpo/queue/types.ts';
+import { sameIds } from '../../grpo/update/batch.ts';
 import { pause, pull, untilDone } from './connect.ts';
 import { MessageError } from './frame.ts';
-import { readSample, write } from './messages.ts';
-import { PROMPTS, SAMPLES } from './names.ts';
+import { isSameWeights, readSample, type Weights, write } from './messages.ts';
+import { SAMPLES, workerOf } from './names.ts';
 import type { RoomHost } from './roomHost.ts';
 import { signedBy } from './tickets.ts';
 
 /**
- * Checks a sample. Returns the reason for a rejection in a few words, under which it is counted, or the record to train on. Undefined
- * accepts the record unchanged.
+ * Checks a sample of a group that was offered with the weights of `version`. Returns the reason for a rejection in a few words, under which
+ * it is counted, or the record to train on. Undefined accepts the record unchanged. `again` = another worker's sample was accepted before.
+ * The tag `near` of a record counts its tokens within the tolerance that are not the very draw.
  */
-export type CheckSample = (record: ExperienceRecord, worker: string, group: PromptGroup) => Promise<Checked> | Checked;
+export type CheckSample = (
+  record: ExperienceRecord,
+  worker: string,
+  group: PromptGroup,
+  version: number,
+  again: boolean,
+) => Promise<Checked> | Checked;
 type Checked = string | ExperienceRecord | undefined;
-
-/** Reason for a rejection: the weights of the sample were dropped. Such samples are counted and generated again; they are not forgeries. */
-export const TOO_OLD = 'too old';
 
 export interface NatsRollouterOptions {
   /** Number of samples of a group: `rollout.n`. */
@@ -38,14 +43,18 @@ export interface NatsRollouterOptions {
   put: PutRecords;
   /** Returns the trained weights as a file for workers. */
   exportWeights(version: number): Promise<Uint8Array>;
+  /** Largest age of a sample's weights, in syncs. An older group is offered again by newer weights. Default: no limit. */
+  maxAge?: number;
+  /** Share of the groups that a second worker generates too, if one has nothing else to do. Default: 0. */
+  secondShare?: number;
   /**
-   * Number of samples that are checked or wait for space concurrently. If `put` takes groups in order, this must be the number of samples
-   * in flight. Otherwise the samples that wait could block the first group's. Default: 64.
+   * Number of samples that are checked or wait for space concurrently. If `put` takes groups in order, this must be the number of groups
+   * in flight at least. Otherwise the groups that wait could block the first one. Default: 64.
    */
   handledAtOnce?: number;
   /** Rejects if the step that waits for samples is cancelled. */
   cancelled?: Promise<never>;
-  /** Called when the group has ended: none of its samples is checked any longer. */
+  /** Called when the group has ended: none of its samples is checked any longer, or all are checked again. */
   onEnd?(uid: string): void;
   /** Returns additional metrics of a step. */
   metrics?(): Metrics;
@@ -56,28 +65,35 @@ const isAfter = (a: Begun, b: Begun): boolean => a.step > b.step || (a.step === 
 
 interface Outstanding {
   group: PromptGroup;
-  /** Samples that are in the queue or being put. */
+  /** Weights in the group's prompt. */
+  weights: Weights;
+  /** Samples that were accepted or are being checked. */
   samples: Set<number>;
-  put: number;
-  /** Ticket in the group's last message. */
-  ticket?: string;
+  accepted: Map<number, ExperienceRecord>;
+  /** Samples received from each worker. */
+  received: Map<string, Set<number>>;
+  isTwice: boolean;
+  /** Number of samples that are being checked. */
+  checked: number;
+  isPut: boolean;
 }
 
 /** Number of times that samples of a group that was not started are delayed before they are dropped. */
 const PUT_OFF = 60;
 const PUT_OFF_MS = 2000;
-/** NATS error codes: maximum messages per subject exceeded; no message found, sequence not found, message not deleted. */
-const GIVEN_ALREADY = 10_077;
-const GONE_MEANWHILE = [10_037, 10_043, 10_057];
-
-/** Rollouter that publishes groups to the workers of a room and receives their samples. */
+/** Rollouter that offers groups to the workers of a room and receives their samples. */
 export class NatsRollouter implements Rollouter {
+  readonly restartsStale = true;
   readonly #host: RoomHost;
   readonly #options: NatsRollouterOptions;
   readonly #groups = new Map<string, Outstanding>();
   /** The newest started group, by step and number. Earlier groups that are not in flight have ended. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
+  /** Versions of the last syncs, newest first: those that a group can be trained by. */
+  #versions: number[] = [];
+  /** Samples that two workers generated: the same tokens, different ones with a near token, and different ones without. */
+  readonly #second = { same: 0, near: 0, differ: 0 };
   #life = new Life();
 
   constructor(host: RoomHost, options: NatsRollouterOptions) {
@@ -90,17 +106,11 @@ export class NatsRollouter implements Rollouter {
     return cancelled ? Promise.race([cancelled, this.#life.failed]) : this.#life.failed;
   }
 
-  /** Starts groups. Those that an earlier controller published are not published again. */
   async start(groups: readonly PromptGroup[]): Promise<void> {
-    await Promise.all(
-      groups.map(async (group) => {
-        const uid = uidOfGroup(group);
-        if (isAfter(group, this.#newest)) this.#newest = group;
-        const outstanding: Outstanding = { group, samples: new Set(), put: 0 };
-        this.#groups.set(uid, outstanding);
-        await this.#unlessCancelled(this.#publish(outstanding));
-      }),
-    );
+    for (const group of groups) {
+      if (isAfter(group, this.#newest)) this.#newest = group;
+      await this.#offer(group);
+    }
     this.#life.running ??= this.#run(this.#life);
   }
 
@@ -108,6 +118,11 @@ export class NatsRollouter implements Rollouter {
     const started = performance.now();
     const bytes = await this.#options.exportWeights(version);
     await this.#unlessCancelled(untilDone(() => this.#host.publishWeights(version, bytes), this.#life.ending.signal));
+    const { maxAge = Infinity } = this.#options;
+    const before = this.#versions.filter((other) => other !== version);
+    this.#versions = [version, ...before].slice(0, Math.min(maxAge, before.length) + 1);
+    for (const { group, weights, isPut } of [...this.#groups.values()])
+      if (!isPut && !this.#versions.includes(weights.version)) await this.#offer(group);
     return { version, bytes: bytes.length, seconds: (performance.now() - started) / 1000, overlapSeconds: 0 };
   }
 
@@ -127,24 +142,23 @@ export class NatsRollouter implements Rollouter {
       rejected[name] = (rejected[name] ?? 0) + count;
     }
     const here = workers.filter(({ adapter, leftOut }) => adapter !== '' && !leftOut);
-    return { 'room/workers': here.length, ...rejected, ...this.#options.metrics?.() };
+    const { same, near, differ } = this.#second;
+    const second = { 'room/second/same': same, 'room/second/near': near, 'room/second/differ': differ };
+    return {
+      'room/workers': here.length,
+      ...rejected,
+      ...(this.#options.secondShare && second),
+      ...this.#options.metrics?.(),
+    };
   }
 
   async close(): Promise<void> {
     await this.detach();
     this.#life = new Life();
-    const aborted = [...this.#groups.keys()].filter((uid) => this.#end(uid));
-    const { connection } = this.#host;
-    if (aborted.length === 0 || connection.isClosed()) return;
-    this.#host.notify({ aborted });
-    const gone = new AbortController();
-    void connection.closed().then(() => gone.abort());
-    await Promise.all(aborted.map((uid) => this.#withdraw(uid, gone.signal))).catch((error: unknown) => {
-      if (!gone.signal.aborted) throw error; // if the connection is closed, a resumed controller withdraws them
-    });
+    this.#end([...this.#groups.keys()]);
   }
 
-  /** Stops this controller. Groups and samples stay on the server for a controller that resumes. */
+  /** Stops this controller. Samples stay on the server for a controller that resumes. */
   async detach(): Promise<void> {
     const { ending, running } = this.#life;
     ending.abort(new Error('The room was closed.'));
@@ -162,7 +176,8 @@ export class NatsRollouter implements Rollouter {
     };
     const sweeping = forEver(async () => {
       await pause(Math.max(500, ackWaitMs / 2), signal);
-      await this.#sweep();
+      for (const [uid, outstanding] of this.#groups) void this.#putComplete(uid, outstanding).catch(fail);
+      await this.#host.consumers.check();
     });
     await Promise.all([forEver(() => this.#receive(signal)).catch(fail), sweeping.catch(fail)]);
     clearInterval(pinging);
@@ -186,34 +201,73 @@ export class NatsRollouter implements Rollouter {
   }
 
   async #handle(message: JsMsg): Promise<void> {
-    const worker = SAMPLES.workerOf(message.subject);
+    const worker = workerOf(message.subject);
     const counts = this.#host.countsOf(worker);
     const sample = await this.#readSample(message, worker);
     if (!sample) return message.ack();
-    const { key, ticket, record } = sample;
-    const uid = uidOf(key);
+    const { index, record } = sample;
+    const uid = uidOf(record.key);
     const outstanding = this.#groups.get(uid);
     if (!outstanding && !this.#isOver(uid) && message.info.deliveryCount < PUT_OFF) return message.nak(PUT_OFF_MS);
-    if (!outstanding || counts.leftOut || outstanding.samples.has(sample.index)) {
+    if (!outstanding || counts.leftOut || !isSameWeights(sample.weights, outstanding.weights)) {
       counts.duplicates++;
       return message.ack();
     }
-    outstanding.samples.add(sample.index);
-    const checked = await this.#options.check(record, worker, outstanding.group);
-    if (this.#groups.get(uid) !== outstanding) return message.ack(); // ended during the check
-    if (typeof checked === 'string') {
-      outstanding.samples.delete(sample.index);
-      await this.#reject(worker, checked, outstanding, ticket);
+    const { group, samples, accepted, received, weights, isTwice } = outstanding;
+    const ofWorker = received.get(worker) ?? new Set();
+    const first = accepted.get(index);
+    const isSecond = isTwice && first !== undefined && first.tags['worker'] !== worker && !ofWorker.has(index);
+    received.set(worker, ofWorker.add(index));
+    if (samples.has(index) && !isSecond) {
+      counts.duplicates++;
+      await this.#putComplete(uid, outstanding);
       return message.ack();
     }
-    await this.#options.put([checked ?? record]);
-    counts.accepted++;
-    outstanding.put++;
-    if (outstanding.put === this.#options.n) {
-      this.#end(uid);
-      await this.#withdraw(uid);
-    }
+    this.#want(uid, samples.add(index));
+    outstanding.checked++;
+    const checked = await this.#options.check(record, worker, group, weights.version, isSecond);
+    outstanding.checked--;
+    if (this.#groups.get(uid) !== outstanding) return message.ack(); // ended during the check, or offered again
+    if (typeof checked === 'string') {
+      if (!isSecond) samples.delete(index);
+      counts.rejected[checked] = (counts.rejected[checked] ?? 0) + 1;
+      this.#host.leaveOut(worker, `a sample of it was rejected: ${checked}`);
+      this.#want(uid, samples);
+    } else if (!isSecond) accepted.set(index, checked ?? record);
+    else if (!this.#agree(first, checked ?? record)) await this.#offer(group);
+    await this.#putComplete(uid, outstanding);
     message.ack();
+  }
+
+  /** Compares the samples of two workers. Returns false, which rejects both, if no near token explains a difference. */
+  #agree(first: ExperienceRecord, second: ExperienceRecord): boolean {
+    const [a, b] = [first, second].map(({ columns }) => columns['response']);
+    const isSame = a instanceof Uint32Array && b instanceof Uint32Array && sameIds(a, b);
+    const isNear = [first, second].some(({ tags }) => Number(tags['near']) > 0);
+    this.#second[isSame ? 'same' : isNear ? 'near' : 'differ']++;
+    if (isSame || isNear) return true;
+    for (const { tags } of [first, second]) {
+      const { rejected } = this.#host.countsOf(String(tags['worker']));
+      rejected['disagreement'] = (rejected['disagreement'] ?? 0) + 1;
+    }
+    return false;
+  }
+
+  #want(uid: string, samples: ReadonlySet<number>): void {
+    this.#host.want(uid, samples.size < this.#options.n);
+  }
+
+  /** Puts a group that is complete, once no second worker still generates it. */
+  async #putComplete(uid: string, outstanding: Outstanding): Promise<void> {
+    const { accepted, received, isTwice, checked, isPut } = outstanding;
+    const { n } = this.#options;
+    if (isPut || checked > 0 || accepted.size < n || this.#groups.get(uid) !== outstanding) return;
+    const isAwaited = (worker: string) => (received.get(worker)?.size ?? 0) < n;
+    if (isTwice && this.#host.leases.workersOf(uid, Date.now()).some(isAwaited)) return;
+    outstanding.isPut = true;
+    await this.#options.put([...accepted.values()]);
+    for (const { tags } of accepted.values()) this.#host.countsOf(String(tags['worker'])).accepted++;
+    if (this.#groups.get(uid) === outstanding) this.#end([uid]); // the trainer can have started it again
   }
 
   /** Returns the sample; undefined if it is refused, which is counted. */
@@ -222,11 +276,11 @@ export class NatsRollouter implements Rollouter {
       const { ticket, record } = readSample(await signedBy(worker, message.data));
       const uid = uidOf(record.key);
       const index = Number(record.key.slice(uid.length + 1));
-      if (!(await this.#host.tickets.isOf(uid, ticket)))
-        throw new MessageError('ticket', `The sample "${record.key}" belongs to no open group.`);
+      const weights = await this.#host.tickets.weightsOf(uid, ticket);
+      if (!weights) throw new MessageError('ticket', `The sample "${record.key}" belongs to no open group.`);
       if (!Number.isInteger(index) || index < 0 || index >= this.#options.n || record.key !== `${uid}_${index}`)
         throw new MessageError('malformed', `The key "${record.key}" does not name a sample.`);
-      return { key: record.key, index, ticket, record: { ...record, tags: { ...record.tags, worker } } };
+      return { index, weights, record: { ...record, tags: { ...record.tags, worker } } };
     } catch (error) {
       if (!(error instanceof MessageError)) throw error;
       this.#host.countsOf(worker).refused[error.refusal]++;
@@ -234,68 +288,19 @@ export class NatsRollouter implements Rollouter {
     }
   }
 
-  async #reject(worker: string, why: string, outstanding: Outstanding, ticket: string): Promise<void> {
-    const { rejected } = this.#host.countsOf(worker);
-    rejected[why] = (rejected[why] ?? 0) + 1;
-    if (why !== TOO_OLD) this.#host.leaveOut(worker, `a sample of it was rejected: ${why}`);
-    // Once per message: the other samples of the message are mostly rejected too.
-    if (outstanding.ticket === undefined || outstanding.ticket === ticket) await this.#republish(outstanding);
-  }
-
-  async #republish(outstanding: Outstanding): Promise<void> {
-    await this.#withdraw(uidOfGroup(outstanding.group));
-    await this.#publish(outstanding);
-  }
-
-  async #publish(outstanding: Outstanding): Promise<void> {
-    const { number, index, problem, step } = outstanding.group;
-    const uid = uidOfGroup(outstanding.group);
-    const ticket = await this.#host.tickets.give(uid);
-    const which = { number, step, weights: this.#host.published, ...(index !== undefined && { index }) };
-    const prompt = write('prompt', { uid, ticket, n: this.#options.n, ...which, problem });
-    await untilDone(async () => {
-      try {
-        await this.#host.js.publish(PROMPTS.subjectOf(uid), prompt);
-        outstanding.ticket = ticket;
-      } catch (error) {
-        if ((error as { code?: number }).code !== GIVEN_ALREADY) throw error;
-      }
-    }, this.#life.ending.signal);
-  }
-
-  /**
-   * Deletes the group's message if it still exists. A purge would make the server's consumer skip other messages, or forget which ones are
-   * held.
-   */
-  async #withdraw(uid: string, signal = this.#life.ending.signal): Promise<void> {
-    const { streams } = this.#host.jsm;
-    await untilDone(async () => {
-      const message = await streams.getMessage(PROMPTS.stream, { last_by_subj: PROMPTS.subjectOf(uid) });
-      if (!message) return;
-      await streams.deleteMessage(PROMPTS.stream, message.seq, false).catch((error: unknown) => {
-        if (!GONE_MEANWHILE.includes((error as { code?: number }).code ?? 0)) throw error;
-      });
-    }, signal);
-  }
-
-  /** Publishes groups again that no worker holds and whose samples are not on their way. */
-  async #sweep(): Promise<void> {
-    const { streams } = this.#host.jsm;
-    const before = [...this.#groups.values()];
-    await this.#host.consumers.check();
-    // Read in this order: a worker acknowledges a group after its samples are stored, and a sample is put before it is acknowledged.
-    const prompts = await streams.info(PROMPTS.stream, { subjects_filter: '>' });
-    const samples = await streams.info(SAMPLES.stream, { subjects_filter: '>' });
-    const [given = {}, stored = {}] = [prompts.state.subjects, samples.state.subjects];
-    const back = new Set(Object.keys(stored).map((subject) => subject.split('.').slice(3).join('.')));
-    for (const outstanding of before) {
-      const uid = uidOfGroup(outstanding.group);
-      const subject = PROMPTS.subjectOf(uid);
-      const isLost = !(subject in given) && !back.has(subject.split('.').slice(2).join('.'));
-      if (isLost && this.#groups.get(uid) === outstanding) await this.#publish(outstanding);
-    }
-    // A server that crashed can restore deleted messages.
-    for (const uid of Object.keys(given).map(PROMPTS.uidOf)) if (this.#isOver(uid)) await this.#withdraw(uid);
+  /** Offers a group with the newest weights. Samples by other weights are dropped. */
+  async #offer(group: PromptGroup): Promise<void> {
+    const { number, index, problem, step } = group;
+    const { tickets } = this.#host;
+    const uid = uidOfGroup(group);
+    const isTwice = (await tickets.secretOf(uid)) < (this.#options.secondShare ?? 0);
+    const fresh = { samples: new Set<number>(), accepted: new Map(), received: new Map(), checked: 0, isPut: false };
+    const weights = this.#host.published;
+    this.#options.onEnd?.(uid);
+    this.#groups.set(uid, { group, weights, isTwice, ...fresh });
+    const ticket = await tickets.give(uid, weights);
+    const which = { number, step, weights, ...(index !== undefined && { index }) };
+    this.#host.offer(uid, write('prompt', { uid, ticket, n: this.#options.n, ...which, problem }), isTwice ? 2 : 1);
   }
 
   /** True if the group has ended, also if an earlier controller ended it. */
@@ -304,10 +309,12 @@ export class NatsRollouter implements Rollouter {
     return !this.#groups.has(uid) && !isAfter({ step, number }, this.#newest);
   }
 
-  /** Ends a group. Returns true if it was in flight. */
-  #end(uid: string): boolean {
-    this.#options.onEnd?.(uid);
-    return this.#groups.delete(uid);
+  #end(uids: readonly string[]): void {
+    for (const uid of uids) {
+      this.#options.onEnd?.(uid);
+      this.#groups.delete(uid);
+    }
+    this.#host.withdraw(uids);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The controller of a room, except its samples. Creates streams and buckets, admits and excludes workers, announces new weights, and counts
- * what each worker did.
+ * The controller of a room, except its samples. Creates streams and buckets, admits and excludes workers, hands out groups, announces new
+ * weights, and counts what each worker did.
  */
 
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
@@ -9,9 +9,10 @@ import type { Msg, NatsConnection } from '@nats-io/nats-core';
 import { pause, untilDone } from './connect.ts';
 import { Consumers } from './consumers.ts';
 import { MessageError, type Refusal } from './frame.ts';
+import { Leases } from './leases.ts';
 import { type Notice, read, type Weights, write } from './messages.ts';
-import { JOIN, NOTICES, PROMPTS, SAMPLES, STATE, STATE_BUCKET, STATUSES } from './names.ts';
-import { Tickets } from './tickets.ts';
+import { JOIN, NOTICES, SAMPLES, STATE, STATE_BUCKET, STATUSES, TAKES, workerOf } from './names.ts';
+import { textSignedBy, Tickets } from './tickets.ts';
 import { WeightStore } from './weights.ts';
 
 export interface RoomOptions {
@@ -21,6 +22,12 @@ export interface RoomOptions {
   maxWorkers?: number;
   /** Milliseconds without a sign of life after which a group goes to another worker. */
   ackWaitMs?: number;
+  /** Milliseconds after which a group goes to another worker also. Default: ten minutes. */
+  deadlineMs?: number;
+  /** Maximum number of groups of one worker at the same time. Default: 16. */
+  maxHeld?: number;
+  /** True if samples are verified: workers then generate each group by the weights of its prompt. */
+  verifies?: boolean;
   /** Maximum number of bytes of samples that wait for the controller. Workers wait while the limit is reached. */
   maxSampleBytes?: number;
   /** Number of weight versions kept on the server. Default: 2. */
@@ -62,6 +69,15 @@ const OPEN_MS = 60_000;
 const TELL_MS = 5000;
 /** Maximum number of workers whose counts are kept. */
 const KEPT_WORKERS = 10_000;
+/** Milliseconds after which a worker that waits for a group is told to ask again. */
+const WAIT_MS = 5000;
+
+/** A worker that waits for a group. */
+interface Waiting {
+  worker: string;
+  message: Msg;
+  since: number;
+}
 
 /** The controller's connection to a room: workers, notices, weights and counts. */
 export class RoomHost {
@@ -72,11 +88,13 @@ export class RoomHost {
   readonly weights: WeightStore;
   readonly tickets: Tickets;
   readonly ackWaitMs: number;
+  readonly leases: Leases;
   readonly workers = new Map<string, WorkerCounts>();
   /** The weights that were published last. */
   published: Weights = { version: 0, digest: '' };
   readonly #state: KV;
   readonly #options: RoomOptions;
+  #waiting: Waiting[] = [];
 
   private constructor(
     parts: Pick<RoomHost, 'connection' | 'js' | 'jsm' | 'consumers' | 'weights' | 'tickets' | 'ackWaitMs'>,
@@ -92,8 +110,13 @@ export class RoomHost {
     this.ackWaitMs = parts.ackWaitMs;
     this.#state = state;
     this.#options = options;
+    const { deadlineMs = 600_000, maxHeld = 16 } = options;
+    this.leases = new Leases({ silentMs: this.ackWaitMs, deadlineMs, maxHeld });
     this.connection.subscribe(JOIN, { callback: (error, message) => void (error ?? this.#join(message)) });
     this.connection.subscribe(STATUSES, { callback: (error, message) => void (error ?? this.#status(message)) });
+    this.connection.subscribe(TAKES, { callback: (error, message) => void (error ?? this.#take(message)) });
+    const looking = setInterval(() => this.#handOut(), Math.min(1000, this.ackWaitMs / 3));
+    void this.connection.closed().then(() => clearInterval(looking));
   }
 
   /** @param connection of a user with all rights */
@@ -102,27 +125,23 @@ export class RoomHost {
   }
 
   static async #open(connection: NatsConnection, options: RoomOptions): Promise<RoomHost> {
-    const { ackWaitMs = 30_000, maxSampleBytes = 256 * 2 ** 20, keptVersions = 2, resume = false } = options;
+    const { ackWaitMs = 30_000, maxSampleBytes = 256 * 2 ** 20, keptVersions = 2 } = options;
+    const { resume = false, verifies = false } = options;
     const { DiscardPolicy, jetstream, RetentionPolicy, StorageType } = await import('@nats-io/jetstream');
     const { Kvm } = await import('@nats-io/kv');
     const js = jetstream(connection);
     const jsm = await js.jetstreamManager();
-    const queue = { retention: RetentionPolicy.Workqueue, discard: DiscardPolicy.New, storage: StorageType.File };
     await ensureStream(jsm, {
-      ...{ ...queue, name: PROMPTS.stream, subjects: [PROMPTS.subjects] },
-      // A group that is already queued is not published twice.
-      ...{ max_msgs_per_subject: 1, discard_new_per_subject: true },
-    });
-    await ensureStream(jsm, {
-      ...{ ...queue, name: SAMPLES.stream, subjects: [SAMPLES.subjects], max_bytes: maxSampleBytes },
+      ...{ retention: RetentionPolicy.Workqueue, discard: DiscardPolicy.New, storage: StorageType.File },
+      ...{ name: SAMPLES.stream, subjects: [SAMPLES.subjects], max_bytes: maxSampleBytes },
       duplicate_window: 10 * 60_000 * NANOSECONDS,
     });
-    if (!resume) for (const { stream } of [PROMPTS, SAMPLES]) await jsm.streams.purge(stream);
+    if (!resume) await jsm.streams.purge(SAMPLES.stream);
     const state = await new Kvm(js).create(STATE_BUCKET, { storage: StorageType.File });
     const known = resume ? (await state.get(STATE.secret))?.value : undefined;
     const secret = Uint8Array.from(known ?? crypto.getRandomValues(new Uint8Array(32)));
     await state.put(STATE.secret, secret);
-    await state.put(STATE.room, write('room', { config: options.config, ackWaitMs }));
+    await state.put(STATE.room, write('room', { config: options.config, ackWaitMs, verifies }));
     const tickets = await Tickets.of(secret);
     const weights = await WeightStore.open(connection, keptVersions);
     await options.prepare?.(weights);
@@ -140,7 +159,25 @@ export class RoomHost {
   }
 
   notify(notice: Notice): void {
-    this.connection.publish(NOTICES, write('notice', notice));
+    if (!this.connection.isClosed()) this.connection.publish(NOTICES, write('notice', notice));
+  }
+
+  /** Offers a group to the workers, or offers it again with another prompt. */
+  offer(uid: string, prompt: string, copies: number): void {
+    this.leases.offer(uid, prompt, copies);
+    this.#handOut();
+  }
+
+  /** Tells whether samples of the group are missing. */
+  want(uid: string, isWanted: boolean): void {
+    this.leases.want(uid, isWanted);
+    if (isWanted) this.#handOut();
+  }
+
+  /** Ends groups, and cancels those that a worker still generates. */
+  withdraw(uids: readonly string[]): void {
+    const aborted = uids.filter((uid) => this.leases.end(uid, Date.now()));
+    if (aborted.length > 0) this.notify({ aborted });
   }
 
   /** Returns the counts of a worker, initially zero. */
@@ -158,16 +195,21 @@ export class RoomHost {
 
   /** Returns the number of workers that have not left, are not excluded and sent a recent sign of life. `except` is not counted. */
   present(except?: string): number {
-    const silentMs = Math.max(SILENT_MS, this.ackWaitMs);
-    const isPresent = ({ leftOut, heardAt }: WorkerCounts) => !leftOut && Date.now() - heardAt <= silentMs;
-    return [...this.workers].filter(([worker, counts]) => worker !== except && isPresent(counts)).length;
+    return this.#present().filter((worker) => worker !== except).length;
   }
 
-  /** Excludes a worker: drops its samples from now on and tells it to leave. Its groups go to others after `ackWaitMs`. */
+  #present(): string[] {
+    const silentMs = Math.max(SILENT_MS, this.ackWaitMs);
+    const isPresent = ({ leftOut, heardAt }: WorkerCounts) => !leftOut && Date.now() - heardAt <= silentMs;
+    return [...this.workers].filter(([, counts]) => isPresent(counts)).map(([worker]) => worker);
+  }
+
+  /** Excludes a worker: drops its samples from now on and tells it to leave. Its groups go to others. */
   leaveOut(worker: string, why: string): void {
     const counts = this.countsOf(worker);
     if (counts.leftOut) return;
     counts.leftOut = true;
+    this.#release(worker);
     this.#options.say?.(`worker ${counts.name} is excluded: ${why}`);
     this.notify({ leftOut: [worker] });
   }
@@ -201,25 +243,62 @@ export class RoomHost {
     return this.present(key) < maxWorkers ? undefined : `The room is full: it has ${maxWorkers} workers.`;
   }
 
-  #status(message: Msg): void {
-    const worker = message.subject.split('.')[2];
-    const counts = this.countsOf(worker);
-    if (counts.leftOut) this.notify({ leftOut: [worker] }); // the worker can have missed the first notice
+  async #status(message: Msg): Promise<void> {
+    const worker = workerOf(message.subject);
     try {
-      const { name, adapter, version, tokensPerS, left = false } = read('status', message.data);
+      const status = read('status', await textSignedBy(worker, message.data));
+      const { name, adapter, version, tokensPerS, groups, left = false } = status;
+      const counts = this.countsOf(worker);
+      if (counts.leftOut) return this.notify({ leftOut: [worker] }); // the worker can have missed the first notice
       if (counts.adapter === '' && adapter !== '') this.#options.say?.(`${name} generates on ${adapter}`);
       if (left) this.#options.say?.(`${name} leaves`);
-      Object.assign(counts, {
-        name,
-        adapter: left ? '' : adapter,
-        version,
-        tokensPerS,
-        heardAt: left ? 0 : Date.now(),
-      });
+      const heardAt = left ? 0 : Date.now();
+      Object.assign(counts, { ...{ name, version, tokensPerS, heardAt }, adapter: left ? '' : adapter });
+      if (left) this.#release(worker);
+      else this.leases.heard(worker, groups, heardAt);
     } catch (error) {
-      if (!(error instanceof MessageError)) throw error;
-      counts.refused[error.refusal]++;
+      this.#refuse(worker, error);
     }
+  }
+
+  async #take(message: Msg): Promise<void> {
+    const worker = workerOf(message.subject);
+    try {
+      read('take', await textSignedBy(worker, message.data));
+      // A worker of an earlier controller is not known yet. One that was not admitted waits in vain.
+      if (this.#refusalOf(worker) !== undefined) return;
+      this.countsOf(worker).heardAt = Date.now();
+      this.#waiting = this.#waiting.filter((other) => other.worker !== worker);
+      this.#waiting.push({ worker, message, since: Date.now() });
+      this.#handOut();
+    } catch (error) {
+      this.#refuse(worker, error);
+    }
+  }
+
+  /** Gives groups to the workers that wait for one. */
+  #handOut(): void {
+    if (this.connection.isClosed()) return;
+    const [now, present] = [Date.now(), this.#present()];
+    this.#waiting = this.#waiting.filter(({ worker, message, since }) => {
+      const prompt = this.leases.take(worker, now, present);
+      if (prompt === undefined && now - since < WAIT_MS) return true;
+      message.respond(write('given', prompt === undefined ? {} : { prompt }));
+      return false;
+    });
+  }
+
+  /** Gives the groups of a worker that left to others. */
+  #release(worker: string): void {
+    this.leases.leave(worker);
+    this.#waiting = this.#waiting.filter((other) => other.worker !== worker);
+    this.#handOut();
+  }
+
+  /** Counts a message that cannot be read. */
+  #refuse(worker: string, error: unknown): void {
+    if (!(error instanceof MessageError)) throw error;
+    this.countsOf(worker).refused[error.refusal]++;
   }
 }
 

@@ -15,7 +15,7 @@ import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { ModelEngine } from '../../model/engine.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { Task } from '../../tasks/task.ts';
-import { type CheckSample, TOO_OLD } from './natsRollouter.ts';
+import type { CheckSample } from './natsRollouter.ts';
 
 export interface VerifiedSamplesOptions {
   config: TrainConfig;
@@ -36,11 +36,11 @@ export class VerifiedSamples {
   /** Groups with at least one received sample, by uid. */
   readonly #groups = new Map<string, PromptGroup>();
   readonly #files = new Map<number, Uint8Array>();
-  #newest = 0;
   /** Version that is loaded in the model. */
   #loaded: number | undefined;
   #tokens = 0;
   #nearTokens = 0;
+  #looseTokens = 0;
 
   /** Throws InputError for a config whose samples cannot be verified. */
   constructor(options: VerifiedSamplesOptions) {
@@ -56,23 +56,22 @@ export class VerifiedSamples {
   /** Adds the weights that workers use from now on. */
   publish(version: number, file: Uint8Array): void {
     this.#keep(version, file);
-    this.#newest = version;
     if (this.#loaded === version) this.#loaded = undefined;
   }
 
-  readonly check: CheckSample = async (record, worker, group) => {
+  readonly check: CheckSample = async (record, worker, group, version, again) => {
     const uid = uidOfGroup(group);
     const sample = readableSample(record, group);
     if (!sample) return 'malformed';
-    if (await this.#isTooOld(sample)) return TOO_OLD;
     this.#groups.set(uid, group);
     const s = Number(record.key.slice(uidOf(record.key).length + 1));
     const { number, step } = group;
-    const verdict = await this.#verifier.verify(sample, { uid, number, step, s, version: this.#newest });
+    const verdict = await this.#verifier.verify(sample, { uid, number, step, s, version }, again);
     if (!verdict.accepted) return verdict.reason;
     this.#tokens += verdict.check.tokens;
     this.#nearTokens += verdict.nearTokens;
-    return recordOf(verdict.sample, { uid, sample: s, worker });
+    this.#looseTokens += verdict.check.looseTokens;
+    return recordOf(verdict.sample, { uid, sample: s, worker }, { near: verdict.nearTokens });
   };
 
   /** Called when no sample of the group is needed any longer. */
@@ -82,14 +81,9 @@ export class VerifiedSamples {
   }
 
   metrics(): Metrics {
-    return this.#tokens === 0 ? {} : { 'room/near_tokens_share': this.#nearTokens / this.#tokens };
-  }
-
-  /** True if the sample's weights existed and were dropped: the worker was slow, but did not cheat. */
-  async #isTooOld({ trajectory: { mask, weightVersions = new Uint32Array() } }: Sample): Promise<boolean> {
-    for (const version of new Set(weightVersions.filter((_, t) => mask[t] === 1)))
-      if (version < this.#newest && !(await this.#fileOf(version))) return true;
-    return false;
+    if (this.#tokens === 0) return {};
+    const [near, loose] = [this.#nearTokens / this.#tokens, this.#looseTokens / this.#tokens];
+    return { 'room/near_tokens_share': near, 'room/loose_tokens_share': loose };
   }
 
   async #fileOf(version: number): Promise<Uint8Array | undefined> {

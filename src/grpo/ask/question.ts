@@ -4,7 +4,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { encodePrompt } from '../../rollout/agent/prompt.ts';
+import { encodePrompt, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import type { Message, Problem, Task } from '../../tasks/task.ts';
@@ -35,6 +35,6 @@ export function questionTokens(
   { config, task, tokenizer }: { config: TrainConfig; task: Task; tokenizer: ChatTokenizer },
   problem: Problem,
 ): number {
-  const { toolSchemasInPrompt } = config.rollout.multiTurn;
+  const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer);
   return encodePrompt({ tokenizer, problem, tools: partsOf(task, problem).tools, toolSchemasInPrompt }).length;
 }

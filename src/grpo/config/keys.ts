@@ -176,6 +176,10 @@ export const positiveOrAuto = <const N extends Notes>(unit: string, notes: N) =>
 export const flag = <const D extends boolean | undefined, const N extends Notes>(byDefault: D, notes: N) =>
   key(byDefault, v.boolean(), 'true | false', '', notes);
 
+/** A flag, or "auto", which is the default. */
+export const flagOrAuto = <const N extends Notes>(notes: N) =>
+  key('auto', v.union([v.picklist(['auto']), v.boolean()]), 'auto | true | false', '', notes);
+
 /** A flag, or a count of a unit. */
 export const flagOrCount = <const N extends Notes>(byDefault: boolean, unit: string, notes: N) =>
   key(byDefault, v.union([v.boolean(), integer(unit, 1)]), 'true | false | integer >= 1', unit, notes);

@@ -4,6 +4,7 @@
 
 import type { UserCodeError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { writesSchemas } from '../../rollout/agent/prompt.ts';
 import type { SampleRecord } from '../../rollout/agent/record.ts';
 import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/types.ts';
 import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
@@ -86,7 +87,7 @@ export function generateOptions(
   n: number,
 ): GenerateOptions {
   const { rollout, seed, trainer, reward } = config;
-  const { enable, toolSchemasInPrompt, constrainToolCalls, format } = rollout.multiTurn;
+  const { enable, constrainToolCalls, format } = rollout.multiTurn;
   return {
     engine: engine.rollout,
     tokenizer: engine.tokenizer,
@@ -96,7 +97,7 @@ export function generateOptions(
     agent: {
       agentLoop: rollout.agent.defaultAgentLoop,
       toolParser: toolParser ?? toolParserOf(format),
-      toolSchemasInPrompt,
+      toolSchemasInPrompt: writesSchemas(rollout, engine.tokenizer),
       ...(enable && constrainToolCalls && { constrainToolCalls }),
     },
     seed,

@@ -5,7 +5,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { encodePrompt } from '../../rollout/agent/prompt.ts';
+import { encodePrompt, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import type { Problem, Reward, Task } from '../../tasks/task.ts';
@@ -157,7 +157,7 @@ export class ProblemQueue {
    */
   prefetch(): void {
     const { data, rollout } = this.#config;
-    const { toolSchemasInPrompt } = rollout.multiTurn;
+    const toolSchemasInPrompt = writesSchemas(rollout, this.#tokenizer);
     const end = this.#position + data.trainBatchSize;
     const forget = () => this.#drawn.clear();
     const encode = (problem: Problem) =>

@@ -6,7 +6,7 @@ import { InputError } from '../../errors.ts';
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { isWritten, lostRoles, markerOf, namedRole, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
 import { TemplateStopped } from '../../model/tokenizer/template.ts';
-import { openAiSchema } from '../../rollout/agent/prompt.ts';
+import { openAiSchema, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { calledTurn } from '../../rollout/agent/turnText.ts';
 import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
 import { withObservation } from '../../tasks/environments/environment.ts';
@@ -48,8 +48,7 @@ const MAX_SHAPES = 64;
  */
 export function checkTemplate(run: CheckedRun, problems: CheckedProblems): string[] {
   const { config, task, tokenizer, toolParser } = run;
-  const { toolSchemasInPrompt, format } = config.rollout.multiTurn;
-  const notes = promptLosses(run, problems, toolSchemasInPrompt);
+  const notes = promptLosses(run, problems, writesSchemas(config.rollout, tokenizer));
   const { maxAssistantTurns, maxToolCalls } = agentLimits(config);
   if (maxAssistantTurns < 2) return notes;
   // A custom loop formats tool results itself.
@@ -58,7 +57,8 @@ export function checkTemplate(run: CheckedRun, problems: CheckedProblems): strin
     .filter(looping)
     .map((problem) => partsOf(task, problem));
   const [tool] = parts.flatMap(({ tools }) => tools);
-  if (tool && maxToolCalls > 0) expectToolResults(tokenizer, toolParser ?? toolParserOf(format), tool.name);
+  if (tool && maxToolCalls > 0)
+    expectToolResults(tokenizer, toolParser ?? toolParserOf(config.rollout.multiTurn.format), tool.name);
   if (parts.some(({ environment }) => environment?.step))
     tokenizer.encodeContinuation([{ role: 'user', content: '1' }]);
   return notes;

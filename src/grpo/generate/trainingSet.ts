@@ -6,7 +6,7 @@ import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { checkAgentName } from '../../rollout/agent/loop.ts';
-import { encodePrompt } from '../../rollout/agent/prompt.ts';
+import { encodePrompt, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
@@ -95,7 +95,7 @@ interface PromptContext {
  * Returns a predicate: true if the problem's prompt, written as rollout writes it, has at most maxPromptLength tokens.
  */
 export function promptFits({ config, tokenizer, task }: PromptContext): (problem: Problem) => boolean {
-  const { toolSchemasInPrompt } = config.rollout.multiTurn;
+  const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer);
   return (problem) =>
     encodePrompt({ tokenizer, ...partsOf(task, problem), toolSchemasInPrompt, problem }).length <=
     config.data.maxPromptLength;

@@ -65,6 +65,10 @@ export interface Rollouter {
    * Saves the groups in flight with the current state of each sample. Undefined if groups restart after a checkpoint.
    */
   save?(): Promise<SavedGroup[]>;
+  /**
+   * True if a group that is too old to be trained on is started again with the newest weights. Otherwise another problem takes its place.
+   */
+  readonly restartsStale?: boolean;
   /** Resumes these groups before any other. */
   restore?(groups: readonly SavedGroup[]): Promise<void>;
   /** Returns additional metrics of a step. */

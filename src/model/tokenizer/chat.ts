@@ -12,9 +12,9 @@ import { describe, InputError } from '../../errors.ts';
 import { checkKeepsText, checkTokenizer } from './check.ts';
 import { type AddedToken, ControlTokens, HiddenTexts, inTexts, withoutAddedTokens } from './controlTokens.ts';
 import { endNote, endTokens } from './endTokens.ts';
-import { WrittenRoles } from './lostText.ts';
+import { isWritten, markerOf, WrittenRoles } from './lostText.ts';
 import { preTokenizerOf } from './preTokenizer.ts';
-import { ChatTemplates } from './template.ts';
+import { ChatTemplates, PLAIN_TEMPLATE } from './template.ts';
 
 /** Same as in `src/tasks/task.ts`, which is a higher layer. */
 interface ChatMessage {
@@ -101,6 +101,7 @@ export class ChatTokenizer {
   private readonly kept = new Map<string, Uint32Array>();
   private keptCharacters = 0;
   private readonly written = new WrittenRoles();
+  private readsToolsOnce: boolean | undefined;
 
   constructor(
     tokenizerJson: unknown,
@@ -239,6 +240,26 @@ export class ChatTokenizer {
       this.keptCharacters -= oldest.length;
     }
     return ids;
+  }
+
+  /**
+   * True if the chat template writes the tools that it is given, and models learned to read them: the template of the shipped
+   * checkpoints writes tools that these never saw.
+   */
+  get readsTools(): boolean {
+    return (this.readsToolsOnce ??= this.templates.textOf(true) !== PLAIN_TEMPLATE && this.writesTools());
+  }
+
+  private writesTools(): boolean {
+    const name = markerOf(0);
+    const parameters = { type: 'object', properties: {}, required: [] };
+    const tools = [{ type: 'function', function: { name, description: name, parameters } }];
+    try {
+      return isWritten(this.applyChatTemplate([QUESTION], { tools }), name);
+    } catch (error) {
+      if (error instanceof InputError) return false;
+      throw error;
+    }
   }
 
   /**

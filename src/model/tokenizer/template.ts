@@ -84,6 +84,20 @@ export class ChatTemplate {
   }
 }
 
+/**
+ * Template of the tokenizers that this project trains: ChatML without newlines between turns, and tool output in separate tags without a header: a tool turn with a two-digit result
+ * costs six tokens including the assistant header. Tool schemas are rendered if given, which takes
+ * rollout.multiTurn.toolSchemasInPrompt: true, because the models learn their tools from demonstrations.
+ */
+export const PLAIN_TEMPLATE =
+  "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- for tool in tools %}{{- tool | tojson }}{{- '\\n' }}" +
+  "{%- endfor %}{{- '<|im_end|>' }}{%- endif %}" +
+  '{%- for message in messages %}' +
+  "{%- if message.role == 'tool' %}{{- '<tool_response>' + message.content + '</tool_response>' }}" +
+  "{%- else %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' }}{%- endif %}" +
+  '{%- endfor %}' +
+  "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+
 /** Templates of a tokenizer_config.json: one text, or several by name. */
 export class ChatTemplates {
   private readonly texts = new Map<string, string>();

@@ -4,10 +4,26 @@
 
 import { InputError } from '../../errors.ts';
 import { problemName } from '../../tasks/problem.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import type { AgentLoopInput } from './types.ts';
 
 type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
+
+interface SchemaSettings {
+  multiTurn: { enable: boolean; toolSchemasInPrompt: boolean | 'auto' };
+  agent: { defaultAgentLoop: string };
+}
+
+/**
+ * Returns true if prompts contain the schemas of their tools. "auto" follows the chat template, and means no if samples
+ * call no tools.
+ */
+export function writesSchemas({ multiTurn, agent }: SchemaSettings, tokenizer: ChatTokenizer): boolean {
+  const { enable, toolSchemasInPrompt } = multiTurn;
+  if (toolSchemasInPrompt !== 'auto') return toolSchemasInPrompt;
+  return enable && agent.defaultAgentLoop !== 'single_turn' && tokenizer.readsTools;
+}
 
 /** Encodes a problem's prompt. The tokenizer caches the result, so the samples of a group cost one encoding. */
 export function encodePrompt({

@@ -1,5 +1,6 @@
 /** The tokenizer shipped with the gsm8k-tool checkpoint: about 512 entries, trained on the task's own text. */
 
+import { PLAIN_TEMPLATE } from '../../model/tokenizer/template.ts';
 import { type BpeOptions, trainBpe, trainBpeInPieces } from '../../model/tokenizer/trainBpe.ts';
 import { keyedRng } from '../random.ts';
 import { trainProblem } from './task.ts';
@@ -16,20 +17,6 @@ const SPECIAL_TOKENS = [
   { content: '<tool_response>', special: false },
   { content: '</tool_response>', special: false },
 ];
-
-/**
- * ChatML without newlines between turns, and tool output in separate tags without a header: a tool turn with a two-digit result
- * costs six tokens including the assistant header. Tool schemas are rendered if given. The default recipe omits them from the
- * prompt, because the model learns its one tool from demonstrations.
- */
-const CHAT_TEMPLATE =
-  "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- for tool in tools %}{{- tool | tojson }}{{- '\\n' }}" +
-  "{%- endfor %}{{- '<|im_end|>' }}{%- endif %}" +
-  '{%- for message in messages %}' +
-  "{%- if message.role == 'tool' %}{{- '<tool_response>' + message.content + '</tool_response>' }}" +
-  "{%- else %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' }}{%- endif %}" +
-  '{%- endfor %}' +
-  "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
 /** The two Hugging Face files of a tokenizer. */
 export interface TokenizerFiles {
@@ -91,6 +78,6 @@ function tokenizerConfig(): Record<string, unknown> {
     pad_token: '<|endoftext|>',
     model_max_length: 1024,
     clean_up_tokenization_spaces: false,
-    chat_template: CHAT_TEMPLATE,
+    chat_template: PLAIN_TEMPLATE,
   };
 }

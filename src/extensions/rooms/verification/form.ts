@@ -26,6 +26,7 @@ export function expectWellFormed(
   const fault = findFault(trajectory, SAMPLE_REQUIRED, vocabSize);
   if (fault) throw new Rejection('malformed', fault.join(' '));
   const { promptIds, responseIds } = trajectory;
+  expect(promptIds.length > 0, 'it has no prompt');
   const { maxPromptLength, maxResponseLength } = config.data;
   expect(promptIds.length <= maxPromptLength, `its prompt has ${promptIds.length} tokens`);
   expect(responseIds.length <= maxResponseLength, `it has ${responseIds.length} tokens`);

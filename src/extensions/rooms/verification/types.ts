@@ -12,7 +12,7 @@ export interface SampleClaim {
   step: number;
   /** Index of the sample in its group: 0 .. rollout.n - 1. */
   s: number;
-  /** Version of the weights that sampled its tokens, if the trajectory does not have one per token. */
+  /** Version of the weights in the group's prompt. It must have sampled all tokens. */
   version: number;
 }
 
@@ -32,11 +32,13 @@ export type RejectionReason =
   | 'forged messages'
   /** The reward is not what the reward function returns. */
   | 'forged reward'
+  /** A token is of another version of the weights than the prompt's. */
+  | 'forged version'
   /** A token is not the one that its random key selects. */
   | 'forged token'
   /** The tokens are right, but their log-probs are wrong. */
   | 'forged log-probs'
-  /** Tokens and log-probs belong to other weights than claimed, or to weights that were dropped. */
+  /** Tokens and log-probs belong to other weights than the prompt's. */
   | 'wrong weights';
 
 /** Result of comparing a sample's tokens with the weights. */
@@ -45,6 +47,8 @@ export interface DrawCheck {
   tokens: number;
   /** Tokens that differ from this adapter's, but within the tolerance. */
   nearTokens: number;
+  /** Near tokens that differ by more than the tolerance's share of their own mass. */
+  looseTokens: number;
   /** Tokens that differ by more than the tolerance. */
   wrongDraws: number;
   /** Tokens whose log-prob differs by more than the tolerance. */
@@ -80,10 +84,17 @@ export interface Tolerance {
   logProb: number;
   /** Probability mass between a random number and the interval that selects its token. */
   draw: number;
+  /** The same as a share of the token's own mass. It bounds how much likelier a worker can make any token. */
+  share: number;
+  /**
+   * Share of a sample's tokens that can exceed `share`, but one token at least. Rounding is absolute, so an honest token of tiny mass
+   * exceeds it now and then.
+   */
+  loose: number;
 }
 
-/** More than ten times the largest difference between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
-export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5 };
+/** The first two are more than ten times the largest difference between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
+export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01 };
 
 /** Thrown if a claim is wrong. `verify` converts it to a Verdict. */
 export class Rejection extends Error {

@@ -1,6 +1,7 @@
 /**
  * Verifies samples of untrusted workers. Each token is a function of its random key, its position and the logits, which the controller
- * computes. Everything else follows from the tokens by the agent loop.
+ * computes. All tokens of a sample are by the weights of its group's prompt, so a sample
+ * has one right form. Everything else follows from the tokens by the agent loop.
  */
 
 import { randomKey } from '../../../grpo/generate/samples.ts';
@@ -31,8 +32,8 @@ export interface VerifierOptions extends ReplayContext {
 /** Accepts or rejects samples. Concurrent samples are checked in one batch. */
 export class SampleVerifier {
   readonly #options: VerifierOptions;
-  /** Accepted samples of groups in flight, by uid. */
-  readonly #accepted = new Map<string, Set<number>>();
+  /** Accepted samples of groups in flight, by uid and version. */
+  readonly #accepted = new Map<string, Map<number, Set<number>>>();
   /** Samples that wait for the next batch. */
   #waiting: { sample: DrawnSample; resolve: (bounds: Bounds) => void; reject: (error: unknown) => void }[] = [];
   #isRunning = false;
@@ -43,22 +44,26 @@ export class SampleVerifier {
     this.#options = options;
   }
 
-  /** Verifies a sample against its claim. Rejects with InputError if the run's own settings or code prevent that. */
-  async verify(sample: Sample, claim: SampleClaim): Promise<Verdict> {
+  /**
+   * Verifies a sample against its claim. Rejects with InputError if the run's own settings or code prevent that.
+   * @param again true for a sample that may have been accepted before
+   */
+  async verify(sample: Sample, claim: SampleClaim, again = false): Promise<Verdict> {
     let check: DrawCheck | undefined;
     try {
       const { config, vocabSize } = this.#options;
       expectWellFormed(sample, claim, { config, vocabSize });
       const { problem } = this.#groupOf(claim);
-      this.#expectNew(claim);
-      const own = await this.#replayed(problem, sample, claim);
-      const drawn = drawnOf(own, claim, config.seed);
+      if (!again) this.#expectNew(claim);
+      // The draws come first: no tool, reward or task code runs with tokens that the model did not sample.
+      const drawn = drawnOf(sample, claim, config.seed);
       const result = checkDraws(drawn, await this.#bounds(drawn), this.#options.tolerance ?? TOLERANCE);
       check = result.check;
       if (result.rejection) throw result.rejection;
+      const own = await this.#replayed(problem, sample, claim);
       this.#groupOf(claim); // the group may have ended meanwhile
-      this.#expectNew(claim);
-      this.#accepted.set(claim.uid, (this.#accepted.get(claim.uid) ?? new Set()).add(claim.s));
+      if (!again) this.#expectNew(claim);
+      this.#acceptedOf(claim).add(claim.s);
       return { accepted: true, nearTokens: check.nearTokens, check, sample: own };
     } catch (error) {
       if (!(error instanceof Rejection)) throw error;
@@ -80,8 +85,16 @@ export class SampleVerifier {
     return group;
   }
 
-  #expectNew({ uid, s }: SampleClaim): void {
-    if (this.#accepted.get(uid)?.has(s)) throw new Rejection('replayed sample', `sample ${s} of "${uid}" was accepted`);
+  #expectNew(claim: SampleClaim): void {
+    if (this.#acceptedOf(claim).has(claim.s))
+      throw new Rejection('replayed sample', `sample ${claim.s} of "${claim.uid}" was accepted`);
+  }
+
+  #acceptedOf({ uid, version }: SampleClaim): Set<number> {
+    const ofGroup = this.#accepted.get(uid) ?? new Map<number, Set<number>>();
+    const accepted = ofGroup.get(version) ?? new Set();
+    this.#accepted.set(uid, ofGroup.set(version, accepted));
+    return accepted;
   }
 
   /** Replays a sample. If a user's code throws for it but did not throw in the worker, the sample is at fault. */
@@ -122,6 +135,12 @@ export class SampleVerifier {
 type Bounds = Awaited<ReturnType<typeof drawBounds>>[number];
 
 function drawnOf({ trajectory }: Sample, { number, step, s, version }: SampleClaim, seed: number): DrawnSample {
-  const { weightVersions = new Uint32Array(trajectory.mask.length).fill(version) } = trajectory;
-  return { group: number, key: randomKey(seed, step, number, s), trajectory: { ...trajectory, weightVersions } };
+  const { mask, weightVersions = new Uint32Array() } = trajectory;
+  const other = weightVersions.findIndex((own, t) => mask[t] === 1 && own !== version);
+  if (other >= 0)
+    throw new Rejection(
+      'forged version',
+      `token ${other} is of version ${weightVersions[other]}, the prompt of ${version}`,
+    );
+  return { group: number, key: randomKey(seed, step, number, s), version, trajectory };
 }

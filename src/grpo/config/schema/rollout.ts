@@ -9,6 +9,7 @@ import {
   count,
   countOrOff,
   flag,
+  flagOrAuto,
   number,
   optionalTexts,
   part,
@@ -64,9 +65,8 @@ const multiTurn = part({
     false,
     'A started call can only continue with tokens that fit the schemas. Costs a read-back per token, or a draft pass.',
   ),
-  toolSchemasInPrompt: flag(
-    false,
-    "The template writes the tools' schemas into the prompt. Models trained with schemas need this.",
+  toolSchemasInPrompt: flagOrAuto(
+    "The template writes the tools' schemas into the prompt. auto = if it reads `tools`, unless it is that of the shipped checkpoints, which were trained without.",
   ),
 });
 

@@ -1,0 +1,124 @@
+/**
+ * Stage of the page, as one value. The buttons, the notices and the form derive from it. `NEXT` lists which stage can follow which;
+ * no other file decides that.
+ */
+
+import { computed, signal } from '@preact/signals';
+import type { SavedRun } from '../storage/savedRuns.ts';
+import type { Run } from '../training/run.ts';
+import type { SharedResult } from './address/share.ts';
+import { adapter } from './notices.ts';
+
+/** A sentence with buttons under it, by label. Without buttons it only informs. */
+export interface Offer {
+  text: string;
+  choices: Record<string, () => void>;
+}
+
+/** Progress of an active run. */
+type Progress = 'loading' | 'running' | 'pausing' | 'paused' | 'stopping';
+
+/** A run or a replay that is loaded or trains. */
+interface Running {
+  name: 'running';
+  progress: Progress;
+  /** Undefined until its files are open, and again while its last files are written. */
+  run?: Run | undefined;
+  /** A question that the run waits for, such as whether foreign code may run. */
+  question?: Offer | undefined;
+}
+
+/** Results on the screen: of a run that ended here, of a saved run, of a link, or of the recorded run. */
+export type Looking =
+  | { name: 'looking'; at: 'ended' | 'failed' | 'saved' | 'recorded'; offer?: Offer | undefined }
+  | { name: 'looking'; at: 'shared'; result: SharedResult };
+
+/** New settings are being chosen for a run that continues `of` after `step`. */
+interface Forking {
+  name: 'forking';
+  of: SavedRun;
+  step: number;
+  offer: Offer;
+  /** Starts the fork with the settings of the form. */
+  start: () => void;
+  /** Returns to `back`, and to the settings before. */
+  cancel: () => void;
+  /** The stage to return to without a fork. */
+  back: Looking;
+}
+
+/** idle: only the settings of the next run are shown. asking: a link waits for permission to load files from other servers. */
+export type Stage = { name: 'idle' } | { name: 'asking'; offer: Offer } | Running | Looking | Forking;
+
+/** Stages that can follow a stage. */
+export const NEXT: Readonly<Record<Stage['name'], readonly Stage['name'][]>> = {
+  idle: ['asking', 'looking', 'running'],
+  asking: ['idle', 'looking', 'running'],
+  running: ['looking'],
+  looking: ['forking', 'idle', 'looking', 'running'],
+  forking: ['looking', 'running'],
+};
+
+const IDLE: Stage = { name: 'idle' };
+
+const current = signal<Stage>(IDLE);
+
+/** The stage. `enter` changes it, and a running stage changes by `progress`. */
+export const stage = computed(() => current.value);
+
+/** Enters another stage, and returns it. Throws if `NEXT` forbids that. */
+export function enter<S extends Stage>(next: S): S {
+  const { name } = current.peek();
+  if (!NEXT[name].includes(next.name)) throw new Error(`The page cannot go from ${name} to ${next.name}.`);
+  performance.mark(`webgrpo stage: ${name} to ${next.name}`);
+  current.value = next;
+  return next;
+}
+
+/** Returns to the settings, with no results on the screen. */
+export const leave = (): void => void enter(IDLE);
+
+/** Changes the running stage. Does nothing if no run is active, because a callback of a run can come after its end. */
+export function progress(change: Partial<Omit<Running, 'name'>>): void {
+  const now = current.peek();
+  if (now.name === 'running') current.value = { ...now, ...change };
+}
+
+/** Shows an offer below what the visitor looks at, if the page still is at that stage. Returns the new stage. */
+export function offerAt<L extends Looking>(at: L, offer: Offer | undefined): L {
+  if (current.peek() !== at) return at;
+  return enter({ ...at, offer });
+}
+
+/** True if a run is active or being loaded. */
+export const active = computed(() => stage.value.name === 'running');
+
+/** The active run. */
+export const run = computed(() => (stage.value.name === 'running' ? stage.value.run : undefined));
+
+/** The result of a link, if it is shown. */
+export const shared = computed(() => {
+  const now = stage.value;
+  return now.name === 'looking' && now.at === 'shared' ? now.result : undefined;
+});
+
+/** True if the recorded run is shown. */
+export const isRecorded = computed(() => stage.value.name === 'looking' && stage.value.at === 'recorded');
+
+/** The sentence and the buttons below the notices. */
+export const offer = computed((): Offer | undefined => {
+  const now = stage.value;
+  if (now.name === 'running') return now.question;
+  return 'offer' in now ? now.offer : undefined;
+});
+
+export type State = 'idle' | Progress | 'done' | 'failed' | 'no-gpu';
+
+/** The stage in one word, for the status and a screen reader. */
+export const state = computed((): State => {
+  const now = stage.value.name === 'forking' ? stage.value.back : stage.value;
+  if (now.name === 'running') return now.progress;
+  if (adapter.value === null) return 'no-gpu';
+  if (now.name !== 'looking') return 'idle';
+  return now.at === 'ended' ? 'done' : now.at === 'failed' ? 'failed' : 'idle';
+});

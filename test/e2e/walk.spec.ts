@@ -1,0 +1,149 @@
+/**
+ * Acts at random on the page: clicks, types, presses keys, drags and reloads, whatever the page is doing. It must not freeze, report an
+ * error, or leave a visitor without anything to press, and its address must reopen the same settings. `WALKS=2000 npm test -- e2e walk`
+ * walks that many sequences; `WALK_SEED=7` repeats one.
+ */
+
+import { expect, type Page } from '@playwright/test';
+import { rng } from '../random.ts';
+import { address, test, TINY } from './demo.ts';
+
+const WALKS = Number(process.env['WALKS'] ?? 2);
+const FIRST_SEED = Number(process.env['WALK_SEED'] ?? 1);
+const ACTIONS = 12;
+/** Milliseconds that the main thread may be busy. Checked only if many sequences are requested, because everyday's machine is shared. */
+const FREEZE_MS = 2000;
+
+const TEXTS = ['7', '0', '-1', '1e-3', 'ten', 'export function reward() { return 1 }', ' ', '\u202e<b>'];
+const KEYS = ['Tab', 'Shift+Tab', 'Enter', ' ', 'Escape', 'ArrowRight', 'ArrowDown', 'Home', 'Delete', 'x'];
+
+/** Whatever can be pressed or typed into, without what leaves the page or opens a window of the browser. */
+const TARGETS =
+  'button, summary, select, textarea, input:not([type=file]), [role=slider], .cm-content, .token, a[href^="#"]';
+
+/** Marks a random visible target and returns its centre; undefined without any. Runs in the page. */
+function pick({ targets, at, only }: { targets: string; at: number; only: string }) {
+  const isThere = (one: Element) => one.checkVisibility({ visibilityProperty: true }) && one.matches(only);
+  const all = [...document.querySelectorAll(targets)].filter(isThere);
+  const chosen = all[Math.floor(at * all.length)] as HTMLElement | undefined;
+  if (!chosen) return undefined;
+  chosen.scrollIntoView({ block: 'center' });
+  const { left, top, width, height } = chosen.getBoundingClientRect();
+  const name = chosen.getAttribute('aria-label') ?? chosen.textContent ?? '';
+  return {
+    x: left + width / 2,
+    y: top + height / 2,
+    name: `${chosen.tagName} ${chosen.id} ${name.trim().slice(0, 40)}`,
+  };
+}
+
+/** Returns the settings in the form: its numbers, its summary and the chosen card. Runs in the page. */
+const settings = () => ({
+  numbers: [...document.querySelectorAll<HTMLInputElement>('#settings input')].map(({ name, value, placeholder }) => ({
+    [name]: Number(value.trim() || placeholder),
+  })),
+  summary: document.querySelector('#settings .summary')?.textContent,
+  card: document.querySelector<HTMLInputElement>('.card.chosen input')?.value,
+});
+
+/** True if a visitor can continue: a button of the run or of a notice works, or the form says what is wrong. Runs in the page. */
+function canContinue(): boolean {
+  const works = (button: HTMLButtonElement) => !button.disabled && button.ariaDisabled !== 'true';
+  const buttons = document.querySelectorAll<HTMLButtonElement>('#buttons button, #notices button, #told button');
+  const isTold = document.querySelector('[aria-invalid="true"], #plan.wrong') !== null;
+  return isTold || [...buttons].some((button) => works(button) && button.textContent !== 'Save metrics');
+}
+
+async function act(page: Page, random: () => number): Promise<string> {
+  const kind = random();
+  const target = async (only: string) => page.evaluate(pick, { targets: TARGETS, at: random(), only });
+  if (kind < 0.45) {
+    // Buttons of the run are pressed more often, because they change the stage.
+    const at = await target(random() < 0.5 ? '#buttons *, #notices *, #timeline *, #told *, #share *' : '*');
+    if (at) await page.mouse.click(at.x, at.y);
+    return `click ${at?.name}`;
+  }
+  if (kind < 0.7) {
+    const at = await target('input:not([type=radio], [type=checkbox]), textarea, .cm-content');
+    const text = TEXTS[Math.floor(random() * TEXTS.length)];
+    if (at) await page.mouse.click(at.x, at.y, { clickCount: 3 });
+    if (at) await page.keyboard.type(text);
+    return `type ${JSON.stringify(text)} into ${at?.name}`;
+  }
+  if (kind < 0.85) {
+    const key = KEYS[Math.floor(random() * KEYS.length)];
+    await page.keyboard.press(key);
+    return `press ${key}`;
+  }
+  if (kind < 0.95) {
+    const at = await target('*');
+    if (!at) return 'nothing to drag';
+    await page.mouse.move(at.x, at.y);
+    await page.mouse.down();
+    await page.mouse.move(at.x + 200 * (random() - 0.5), at.y + 200 * (random() - 0.5), { steps: 3 });
+    await page.mouse.up();
+    return `drag ${at.name}`;
+  }
+  await reload(page);
+  return 'reload';
+}
+
+const isReady = () =>
+  document.querySelector('#settings input') !== null && document.body.dataset['stage'] !== undefined;
+
+/** Reloads the page. If the form is valid, the address must bring back the same settings. */
+async function reload(page: Page): Promise<void> {
+  await page.evaluate(() => new Promise((settled) => setTimeout(settled, 50))); // `soon` has written the address
+  const before = await page.evaluate(settings);
+  const isRight = await page.evaluate(
+    () => document.querySelector('#settings [aria-invalid="true"], #plan.wrong') === null,
+  );
+  await page.reload();
+  await page.waitForFunction(isReady);
+  if (isRight) expect(await page.evaluate(settings)).toEqual(before);
+}
+
+/** Lets the page write its address at once. Runs in the page. */
+function soon(): void {
+  const { setTimeout } = window;
+  window.setTimeout = ((then: () => void, ms?: number) => setTimeout(then, ms === 300 ? 0 : ms)) as typeof setTimeout;
+}
+
+for (let seed = FIRST_SEED; seed < FIRST_SEED + WALKS; seed++)
+  test(`random actions, sequence ${seed}`, async ({ page }) => {
+    const errors: string[] = [];
+    page.on('pageerror', (error) => errors.push(String(error.stack)));
+    page.on('console', (line) => {
+      const isOwn = line.location().url.startsWith('http://127.0.0.1');
+      if (line.type() === 'error' && (isOwn || !line.text().startsWith('Failed to load resource')))
+        errors.push(line.text());
+    });
+    let loaded = 0;
+    page.on('domcontentloaded', () => loaded++);
+    page.on('dialog', (dialog) => void dialog.accept().catch(() => {}));
+    await page.route(/^https:/, (route) => route.abort());
+    await page.addInitScript(() => {
+      const busy: number[] = [];
+      new PerformanceObserver((list) => busy.push(...list.getEntries().map(({ duration }) => duration))).observe({
+        entryTypes: ['longtask'],
+      });
+      Object.assign(globalThis, { busy });
+    });
+    await page.addInitScript(soon);
+    const { uniform } = rng(seed);
+    await page.goto(address({ ...TINY, steps: 30, 'trainer.saveFreq': 2, 'trainer.testFreq': 10 }));
+    await page.waitForFunction(isReady);
+    const done: string[] = [];
+    for (let i = 0; i < ACTIONS; i++) {
+      const loads = loaded;
+      const action = await act(page, uniform);
+      done.push(action);
+      const story = `after: ${done.join('; ')}`;
+      if (action !== 'reload') expect(loaded, `loaded again ${story}`).toBe(loads);
+      expect(errors, story).toEqual([]);
+      await expect.poll(() => page.evaluate(canContinue).catch(() => false), story).toBe(true);
+      if (WALKS < 100) continue;
+      const longest = await page.evaluate(() => Math.max(0, ...(globalThis as unknown as { busy: number[] }).busy));
+      expect(longest, story).toBeLessThan(FREEZE_MS);
+    }
+  });
