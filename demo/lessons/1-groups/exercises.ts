@@ -124,9 +124,9 @@ const SILENT = Object.keys(TICKED).filter((id) => advantagesBy('grpo', TICKED[id
 
 const steep = advantagesBy('grpo', TICKED['c'])[3];
 
-/** What a mistake about each group is told. */
+/** Sentence for a mistake about each group. */
 const ABOUT: Record<string, string> = {
-  a: 'The group of 0.3s is missing. 0.3 is no better than 0.3, so nothing is left to learn from.',
+  a: 'The group of 0.3s is missing. 0.3 against 0.3 is a draw, so nothing is left to learn from.',
   b: 'The group of 0s is missing. No try did better than the others, so no try is pushed.',
   c: `0.1, 0.1, 0.1, 0.2 is ticked. The difference is small, but it is the only one: divided by the spread it is +${steep.toFixed(1)}.`,
   d: 'The group of 1s is missing. All are right, and none is better than the others.',

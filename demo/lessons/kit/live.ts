@@ -29,7 +29,7 @@ async function open(): Promise<Session> {
 
 /**
  * Draws the tries of a problem of step 1 with the untrained model, after any live work before. Resolves when all are drawn, or `signal` aborts.
- * Rejects with a text for the reader if there is no GPU or the engine fails; the next call then opens another engine.
+ * Rejects with a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
  */
 export function drawGroup(problem: number, events: DrawEvents): Promise<void> {
   const work = before.then(() => draw(problem, events));

@@ -1,4 +1,4 @@
-/** What a reader has predicted and solved. It stays in this browser. */
+/** Predictions and solved exercises of a reader. They stay in this browser. */
 
 import { signal } from '@preact/signals';
 

@@ -74,8 +74,9 @@ const functions = `
 import * as given from './functions.js';
 export default {
   run({ name, calls }) {
-    if (typeof given[name] !== 'function') throw new TypeError('there is no "export function ' + name + '"');
-    return calls.map((args) => given[name](...args));
+    const called = given[name];
+    if (typeof called === 'function') return calls.map((args) => called(...args));
+    throw new TypeError('there is no "export function ' + name + '"');
   },
 };
 `;
