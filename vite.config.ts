@@ -5,14 +5,20 @@ import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
 import { pagePolicy } from './scripts/lib/contentPolicy.mjs';
 import { inline } from './scripts/lib/inline.mjs';
+import { lessonPages, lessonStills } from './scripts/lib/lessons.mjs';
 import { scriptedPage } from './test/scripted/vitePlugin.ts';
 
 export default defineConfig(({ mode }) => ({
-  plugins: [inline(), pagePolicy(), ...scriptedPage(mode)],
+  plugins: [inline(), lessonStills(), pagePolicy(), ...scriptedPage(mode)],
   root: 'demo',
   base: './',
-  // No asset becomes a data: URL, which a host's policy can forbid to fetch.
-  build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023', assetsInlineLimit: 0 },
+  build: {
+    outDir: resolve('dist/demo'),
+    emptyOutDir: true,
+    target: 'es2023',
+    assetsInlineLimit: 0, // no asset becomes a data: URL, which a host's policy can forbid to fetch
+    rolldownOptions: { input: { index: resolve('demo/index.html'), ...lessonPages() } },
+  },
   worker: { format: 'es' },
   // If Vite finds a package late, its server reloads the page in the middle of a run.
   optimizeDeps: {

@@ -1,6 +1,6 @@
 /**
  * `npm run build:page`: builds the page for any static host into dist/page/ (relative addresses, so also in a sub-path), and the page in
- * one file, dist/webgrpo.html, which opens from a disk or a USB stick too. `-- --url https://...` is the page's future address: link
+ * one file, dist/webgrpo.html, which opens from a disk or a USB stick too. Each lesson becomes one file as well, dist/lessons/NAME/index.html. `-- --url https://...` is the page's future address: link
  * previews need a complete address of their picture.
  */
 
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { withFilePolicy } from './lib/contentPolicy.mjs';
 import { bundlePage, inline } from './lib/inline.mjs';
+import { lessonPages, lessonStills } from './lib/lessons.mjs';
 import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -69,15 +70,18 @@ export async function buildFolder(folder, url) {
 }
 
 /**
- * Builds the page for a disk: scripts, styles, recipes, models and the recorded run in one text.
+ * Builds a page for a disk: scripts, styles, recipes, models and recorded data in one text.
  * @param {string} file
+ * @param {string} [entry]
  */
-export async function buildFile(file) {
-  const html = await bundlePage(join(DEMO, 'index.html'), {
-    plugins: [inline(), workerAsText()],
+export async function buildFile(file, entry = join(DEMO, 'index.html')) {
+  const html = await bundlePage(entry, {
+    plugins: [inline(), lessonStills(), workerAsText()],
     policy: (page) =>
       withFilePolicy(
         page
+          // The page next to a lesson is one file too.
+          .replaceAll('"../../index.html', '"../../webgrpo.html')
           // Removes the script that says that modules need a server, because the file needs none.
           .replace(/<script>[^]*?<\/script>/, '')
           .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
@@ -105,6 +109,10 @@ try {
   say(`${values.out}/page/: for any static host`);
   const bytes = await buildFile(join(out, 'webgrpo.html'));
   say(`${values.out}/webgrpo.html: the page in one file, ${(bytes / 1e6).toFixed(1)} MB`);
+  for (const [name, entry] of Object.entries(lessonPages())) {
+    const size = await buildFile(join(out, 'lessons', name, 'index.html'), entry);
+    say(`${values.out}/lessons/${name}/index.html: a lesson in one file, ${(size / 1e6).toFixed(1)} MB`);
+  }
 } catch (error) {
   exitOnSetupError(error);
 }

@@ -8,6 +8,9 @@ import { inline } from './inline.mjs';
 /** Maximum number of bytes that a page can load before Start. Other sizes are only reported (docs/decisions/size.md). */
 const FIRST_PAINT_LIMIT = 200_000;
 
+/** Maximum number of bytes that a lesson can load before its figures are drawn. */
+const LESSON_LIMIT = 120_000;
+
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 
 /** @param {string} text */
@@ -59,17 +62,31 @@ function textOf(files, name) {
   return text;
 }
 
+/**
+ * Returns the files that a page's HTML loads.
+ * @param {Map<string, string>} files
+ * @param {string} html
+ */
+const filesOf = (files, html) =>
+  [...textOf(files, html).matchAll(/(?:src|href)="(?:\.\/|(?:\.\.\/)+)(assets\/[^"]+)"/g)].map(([, file]) => file);
+
 /** @param {Map<string, string>} files */
 function pageBytes(files) {
-  const inHtml = [...textOf(files, 'index.html').matchAll(/(?:src|href)="\.\/(assets\/[^"]+)"/g)].map(
-    ([, file]) => file,
-  );
+  const inHtml = filesOf(files, 'index.html');
   const worker = [...files.keys()].filter((name) => /^assets\/engine\.worker-[^/]+\.js$/.test(name));
   if (inHtml.length < 2 || worker.length !== 1)
     throw new Error('The page was not built as scripts/lib/size.mjs expects.');
   return {
     'page, first paint': routeBytes(files, ['index.html', ...inHtml]),
     'page, engine worker': routeBytes(files, worker),
+    ...Object.fromEntries(
+      [...files.keys()]
+        .filter((name) => /^lessons\/[^/]+\/index\.html$/.test(name))
+        .map((html) => [
+          `lesson ${html.split('/')[1]}, first paint`,
+          routeBytes(files, [html, ...filesOf(files, html)]),
+        ]),
+    ),
   };
 }
 
@@ -117,7 +134,13 @@ export async function checkSizes({ library, page }) {
   const kilobytes = (/** @type {number} */ n) => (n / 1000).toFixed(1);
   const lines = Object.entries(sizes).map(([name, bytes]) => `${name}: ${kilobytes(bytes)} kB gzip`);
   return {
-    lines: [...lines, `page, first paint: at most ${kilobytes(FIRST_PAINT_LIMIT)} kB`],
-    ok: sizes['page, first paint'] <= FIRST_PAINT_LIMIT,
+    lines: [
+      ...lines,
+      `page, first paint: at most ${kilobytes(FIRST_PAINT_LIMIT)} kB`,
+      `each lesson, first paint: at most ${kilobytes(LESSON_LIMIT)} kB`,
+    ],
+    ok:
+      sizes['page, first paint'] <= FIRST_PAINT_LIMIT &&
+      Object.entries(sizes).every(([name, bytes]) => !name.startsWith('lesson ') || bytes <= LESSON_LIMIT),
   };
 }

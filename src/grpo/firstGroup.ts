@@ -13,23 +13,25 @@ import { rowTokens } from './update/rows.ts';
 import { PolicyUpdater } from './update/updater.ts';
 
 /**
- * Generates the first group exactly as step 1 will generate it again, token for token, and leaves no state behind that
- * a run would see. Generates nothing if models score and their code is not loaded yet.
+ * Generates a group exactly as step 1 will generate it again, token for token, and leaves no state behind that a run
+ * would see. Generates nothing if models score and their code is not loaded yet.
+ * @param of.problem number of the group in step 1; default: 0
  */
 export async function firstGroup(
   generation: GenerationContext,
-  { onSample, signal }: { onSample: (sample: Sample) => void; signal: AbortSignal },
+  of: { problem?: number; onSample: (sample: Sample) => void; signal: AbortSignal },
 ): Promise<void> {
+  const { problem = 0, onSample, signal } = of;
   const { config, engine, task } = generation;
   if (hasRewardModels(config.reward)) return;
-  const problems = await new ProblemQueue(task, config, engine.tokenizer).take(1);
+  const problems = await new ProblemQueue(task, config, engine.tokenizer).take(problem + 1);
   const scored = { ...generation, task: withRewardWeights(task, config.reward.weights) };
   const ifWanted = (sample: Sample) => {
     if (!signal.aborted) onSample(sample);
   };
   const options = { ...generateOptions(scored, 1, config.rollout.n), globalStep: 1, onSample: ifWanted, signal };
   try {
-    if (!signal.aborted) await generateSamples(problems, options);
+    if (!signal.aborted) await generateSamples(problems.slice(problem), { ...options, firstGroup: problem });
   } finally {
     await engine.rollout.resetCache(0);
     await engine.rollout.takeStats();

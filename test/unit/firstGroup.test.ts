@@ -49,14 +49,17 @@ test('the first group has the tokens of step 1 and does not change two steps, al
   const cut = timed(late.signal);
   late.abort();
   expect(await cut).toBeUndefined();
+  const second: Sample[] = [];
+  const { signal } = new AbortController();
+  await firstGroup({ config, engine, task }, { problem: 1, onSample: (sample) => second.push(sample), signal });
   const [after, without] = [await twoSteps(engine), await twoSteps(other)];
   expect(after).toEqual(without);
-  const tokens = tries.map(({ trajectory }) => trajectory.responseIds.join()).sort();
-  expect(tokens).toEqual(
-    without.tokens
-      .slice(0, 3)
-      .map((ids) => ids.join())
-      .sort(),
-  );
+  for (const [group, drawn] of [tries, second].entries()) {
+    const ofStep = without.tokens.slice(3 * group, 3 * group + 3);
+    expect(drawn.map(({ trajectory }) => [...trajectory.responseIds].join()).sort()).toEqual(
+      ofStep.map((ids) => ids.join()).sort(),
+    );
+    expect(drawn.every((sample) => sample.group === group && sample.problem.id === `${group}`)).toBe(true);
+  }
   expect(without.lines[0]['actor/grad_norm']).toBeGreaterThan(0);
 });

@@ -6,13 +6,13 @@
 import { UserCodeError } from '../../errors.ts';
 import { defineTool, type Tool, type ToolOutput } from '../../tasks/tool.ts';
 import { TOOL_RETURNED } from '../../tasks/toolOutput.ts';
-import { RULE_PROGRAMS, type RuleKind } from './rulePrograms.ts';
+import { type ProgramKind, RULE_PROGRAMS } from './rulePrograms.ts';
 import { GuestError, SandboxedModule } from './sandboxedModule.ts';
 
 const ROOT = 'rule:/';
 
 /** Milliseconds that a rule can take for all samples of a step, for a mini-batch, or for a call. */
-const TIME_MS: Readonly<Record<RuleKind, number>> = { reward: 2000, loss: 10_000, tool: 2000 };
+const TIME_MS: Readonly<Record<ProgramKind, number>> = { reward: 2000, loss: 10_000, tool: 2000, functions: 2000 };
 
 /** The error of a rule, with the line of its text. */
 export class RuleError extends UserCodeError {
@@ -24,7 +24,7 @@ export class RuleError extends UserCodeError {
 
   /** @param fault the kind of the error; see UserCodeError */
   constructor(
-    kind: RuleKind,
+    kind: ProgramKind,
     message: string,
     place: { line?: number; column?: number } = {},
     fault: string = `${kind} rule`,
@@ -70,15 +70,19 @@ interface Inputs {
   reward: readonly RuleTry[];
   loss: RuleTokens;
   tool: { args: Record<string, unknown> | null };
+  /** Name of an exported function, and the arguments of its calls. */
+  functions: { name: string; calls: unknown[][] };
 }
 interface Outputs {
   reward: number[];
   loss: RuleLosses;
   tool: unknown;
+  /** Result of each call. */
+  functions: unknown[];
 }
 
 /** A loaded rule. `close` ends its worker. */
-export class Rule<K extends RuleKind> {
+export class Rule<K extends ProgramKind> {
   readonly kind: K;
   readonly #module: SandboxedModule;
   readonly #timeMs: number;
@@ -88,7 +92,7 @@ export class Rule<K extends RuleKind> {
   }
 
   /** Loads a rule. Throws RuleError if the text does not load, or lacks the export that such a rule needs. */
-  static async open<K extends RuleKind>(kind: K, text: string, timeMs = TIME_MS[kind]): Promise<Rule<K>> {
+  static async open<K extends ProgramKind>(kind: K, text: string, timeMs = TIME_MS[kind]): Promise<Rule<K>> {
     const texts: Record<string, string> = {
       [`${ROOT}program.js`]: RULE_PROGRAMS[kind],
       [`${ROOT}${kind}.js`]: text,
@@ -128,7 +132,7 @@ export async function toolOf(rule: Rule<'tool'>): Promise<Tool> {
   return defineTool<Tool['parameters'], unknown>({ ...described, execute });
 }
 
-function ruleError(kind: RuleKind, thrown: unknown, timeMs: number): Error {
+function ruleError(kind: ProgramKind, thrown: unknown, timeMs: number): Error {
   const error = thrown instanceof Error && thrown.cause instanceof GuestError ? thrown.cause : thrown;
   if (!(error instanceof GuestError)) return error as Error;
   const isToolOutput = kind === 'tool' && error.kind === 'result';

@@ -2,6 +2,9 @@
 
 export type RuleKind = 'reward' | 'loss' | 'tool';
 
+/** Kinds of code that a sandbox runs: the rules of a run, and the functions of an exercise. */
+export type ProgramKind = RuleKind | 'functions';
+
 const reward = `
 import * as rule from './reward.js';
 if (typeof rule.reward !== 'function') throw new TypeError('there is no "export function reward"');
@@ -67,4 +70,15 @@ export default {
 };
 `;
 
-export const RULE_PROGRAMS: Readonly<Record<RuleKind, string>> = { reward, loss, tool };
+const functions = `
+import * as given from './functions.js';
+export default {
+  run({ name, calls }) {
+    const called = given[name];
+    if (typeof called === 'function') return calls.map((args) => called(...args));
+    throw new TypeError('there is no "export function ' + name + '"');
+  },
+};
+`;
+
+export const RULE_PROGRAMS: Readonly<Record<ProgramKind, string>> = { reward, loss, tool, functions };

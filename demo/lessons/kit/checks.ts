@@ -1,0 +1,84 @@
+/** Exercises of a lesson, as data, and the check of each kind. The tests walk through the same data. */
+
+import type { Rule as OpenRule } from '../../../src/extensions/modules/index.ts';
+
+/** Fields of all exercises. `judge` returns the sentence for a mistake, or undefined for a right answer. */
+interface Common<Given> {
+  id: string;
+  title: string;
+  task: string;
+  /** Shown after the first mistake. */
+  hint: string;
+  /** A right answer, shown after the second mistake. */
+  answer: Given;
+  /** Why the answer is right. */
+  why: string;
+  /** Three usual mistakes, and the sentence for each. */
+  wrong: { given: Given; says: string }[];
+}
+
+/** A function to write. It runs in a sandbox. */
+export interface CodeExercise extends Common<string> {
+  kind: 'code';
+  /** Name of the function. */
+  name: string;
+  /** Code that the reader starts from. */
+  start: string;
+  /** Arguments of each call. */
+  calls: unknown[][];
+  judge(results: readonly unknown[]): string | undefined;
+}
+
+/** Boxes to tick. An answer is the set of ids. */
+export interface TickExercise extends Common<string[]> {
+  kind: 'ticks';
+  options: { id: string; label: string }[];
+  judge(ticked: readonly string[]): string | undefined;
+}
+
+/** Numbers to write. */
+export interface NumbersExercise extends Common<number[]> {
+  kind: 'numbers';
+  fields: string[];
+  judge(numbers: readonly number[]): string | undefined;
+}
+
+export type Exercise = CodeExercise | TickExercise | NumbersExercise;
+
+/** Result of a check. */
+export interface Checked {
+  ok: boolean;
+  says: string;
+  /** Line of the error in the reader's code, from 1. */
+  line?: number | undefined;
+  column?: number | undefined;
+}
+
+const RIGHT = 'Right.';
+
+const checked = (mistake: string | undefined, why: string): Checked =>
+  mistake === undefined ? { ok: true, says: `${RIGHT} ${why}` } : { ok: false, says: mistake };
+
+/** Checks ticked boxes or numbers. */
+export function check(exercise: TickExercise | NumbersExercise, given: readonly (string | number)[]): Checked {
+  const mistake =
+    exercise.kind === 'ticks' ? exercise.judge(given as readonly string[]) : exercise.judge(given as readonly number[]);
+  return checked(mistake, exercise.why);
+}
+
+/** Runs the reader's function in a sandbox, and checks what it returned. A function that throws or does not end is a mistake. */
+export async function checkCode(exercise: CodeExercise, code: string, timeMs?: number): Promise<Checked> {
+  const { Rule, RuleError } = await import('../../../src/extensions/modules/index.ts'); // loaded at the first run
+  let rule: OpenRule<'functions'> | undefined;
+  try {
+    rule = await Rule.open('functions', code, timeMs);
+    const results = await rule.run({ name: exercise.name, calls: exercise.calls });
+    return checked(exercise.judge(results), exercise.why);
+  } catch (error) {
+    if (!(error instanceof RuleError)) throw error;
+    const { line, column, message } = error;
+    return { ok: false, says: line === undefined ? message : `Line ${line}: ${message}`, line, column };
+  } finally {
+    rule?.close();
+  }
+}

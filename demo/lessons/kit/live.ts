@@ -1,0 +1,78 @@
+/** Live work of a lesson: an engine that is opened at the first press, and closed when the page was out of sight for a minute. */
+
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import type { Session } from '../../engine/session.ts';
+
+/** Milliseconds out of sight after which the engine is closed. */
+const OUT_OF_SIGHT_MS = 60_000;
+
+let opening: Promise<Session> | undefined;
+/** Ends when the live work before has ended. One engine works for one figure at a time. */
+let before: Promise<unknown> = Promise.resolve();
+let working = false;
+let closing: ReturnType<typeof setTimeout> | undefined;
+
+/** Opens the shipped model with its recipe. */
+async function open(): Promise<Session> {
+  const [{ Session }, { fetchConfig }, { parseTrainConfig }, { findAdapter }] = await Promise.all([
+    import('../../engine/session.ts'),
+    import('../../engine/configs.ts'),
+    import('../../../src/grpo/config/text.ts'),
+    import('../../engine/adapter.ts'),
+  ]);
+  await findAdapter(); // says what to do without a GPU
+  const text = await fetchConfig('gsm8k-tool');
+  const config: TrainConfig = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', note: () => {} });
+  return Session.open(config, { hub: undefined, onDownload: () => {} }, new Promise<never>(() => {}));
+}
+
+/**
+ * Draws the tries of a problem of step 1 with the untrained model, after any live work before. Resolves when all are drawn, or `signal` aborts.
+ * Rejects with a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
+ */
+export function drawGroup(problem: number, events: DrawEvents): Promise<void> {
+  const work = before.then(() => draw(problem, events));
+  before = work.catch(() => {});
+  return work;
+}
+
+interface DrawEvents {
+  onTry: (one: LoggedRollout) => void;
+  signal: AbortSignal;
+}
+
+async function draw(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
+  if (signal.aborted) return;
+  working = true;
+  opening ??= open();
+  let session: Session | undefined;
+  try {
+    const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
+      import('../../../src/grpo/firstGroup.ts'),
+      import('../../../src/runs/rollouts.ts'),
+    ]);
+    session = await opening;
+    const { config, engine, task, failed } = session;
+    const onSample = (sample: Parameters<typeof loggedRollouts>[0][number]) => onTry(loggedRollouts([sample], 1, 1)[0]);
+    await Promise.race([firstGroup({ config, engine, task }, { problem, onSample, signal }), failed]);
+  } catch (error) {
+    session?.close();
+    opening = undefined;
+    throw error;
+  } finally {
+    working = false;
+  }
+}
+
+function closeWhenUnused(): void {
+  clearTimeout(closing);
+  if (!document.hidden || !opening) return;
+  closing = setTimeout(() => {
+    if (working) return;
+    opening?.then((session) => session.close()).catch(() => {});
+    opening = undefined;
+  }, OUT_OF_SIGHT_MS);
+}
+
+document.addEventListener('visibilitychange', closeWhenUnused);

@@ -1,0 +1,139 @@
+/** Figures as SVG text, for the page and for the pictures in its HTML. No number of a figure comes from elsewhere than its arguments. */
+
+import { signed } from '../../../src/ui/format.ts';
+
+const attribute = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
+
+const round = (value: number): string => String(Math.round(value * 10) / 10);
+
+/** Returns a picture with a description for screen readers. */
+const picture = (className: string, width: number, height: number, label: string, content: string): string =>
+  `<svg class="${className}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${attribute(label)}">${content}</svg>`;
+
+const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
+  `<line class="${className}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
+
+const text = (className: string, x: number, y: number, content: string): string =>
+  `<text class="${className}" x="${round(x)}" y="${round(y)}">${attribute(content)}</text>`;
+
+const BAR = { width: 240, height: 30 };
+
+/**
+ * Draws an advantage as a bar from the middle: right = pushed up, left = pushed down.
+ * @param most size at the end of the axis
+ * @param guess a predicted value, drawn as an outline
+ */
+export function bar(value: number, most: number, label: string, guess?: number): string {
+  const middle = BAR.width / 2;
+  const reach = (of: number) => (Math.max(-1, Math.min(1, of / most)) * (BAR.width - 2)) / 2;
+  const box = (className: string, of: number, y: number, height: number) => {
+    const [from, to] = [Math.min(middle, middle + reach(of)), Math.abs(reach(of))];
+    return `<rect class="${className}" x="${round(from)}" y="${y}" width="${round(to)}" height="${height}"/>`;
+  };
+  const content = [
+    box(value > 0 ? 'bar-up' : 'bar-down', value, 7, 16),
+    guess === undefined ? '' : box('bar-guess', guess, 3, 24),
+    line('axis', middle, 0, middle, BAR.height),
+  ];
+  return picture('bar', BAR.width, BAR.height, label, content.join(''));
+}
+
+const STRIP = { width: 360, height: 74, left: 14, right: 14 };
+
+/** Draws the rewards of a group on a line, with their mean and the band of one spread around it. NaN is not drawn. */
+export function strip(rewards: readonly number[], mean: number, spread: number, label: string): string {
+  const known = rewards.filter((reward) => !Number.isNaN(reward));
+  const x = (reward: number) => STRIP.left + reward * (STRIP.width - STRIP.left - STRIP.right);
+  const clamped = (reward: number) => x(Math.max(0, Math.min(1, reward)));
+  const dots = [...new Set(known)].map((reward) => {
+    const count = known.filter((one) => one === reward).length;
+    const anchor = reward > 0.9 ? 'end' : reward < 0.1 ? '' : 'middle';
+    const tries = count > 1 ? text(`tick ${anchor}`, clamped(reward), 50, `${count} tries`) : '';
+    return `<circle class="dot" cx="${round(clamped(reward))}" cy="30" r="5"/>${tries}`;
+  });
+  const band = `<rect class="band" x="${round(clamped(mean - spread))}" y="14" width="${round(clamped(mean + spread) - clamped(mean - spread))}" height="40"/>`;
+  const content = [
+    known.length > 1 && spread > 0 ? band : '',
+    line('axis', x(0), 54, x(1), 54),
+    ...dots,
+    known.length > 0 ? line('mean', clamped(mean), 10, clamped(mean), 54) : '',
+    known.length > 0
+      ? text(`tick ${mean > 0.85 ? 'end' : mean < 0.15 ? '' : 'middle'}`, clamped(mean), 9, `mean ${mean.toFixed(3)}`)
+      : '',
+    ...[0, 0.5, 1].map((at) => text(`tick ${at === 0 ? '' : at === 1 ? 'end' : 'middle'}`, x(at), 70, `${at}`)),
+  ];
+  return picture('strip', STRIP.width, STRIP.height, label, content.join(''));
+}
+
+/** Chance that all n tries of a group agree, if each is right with chance p. */
+export const silentShare = (p: number, n: number): number => p ** n + (1 - p) ** n;
+
+const CHART = { width: 360, height: 256, left: 30, right: 12, top: 22, bottom: 40 };
+
+/**
+ * Draws the chance of a silent group over the pass rate, with the recorded steps as dots.
+ * @param steps step, mean reward, share of silent groups
+ * @param named steps with their number next to the dot
+ */
+export function silencePlot(
+  { p, n }: { p: number; n: number },
+  steps: readonly (readonly [number, number, number])[],
+  named: readonly number[],
+  label: string,
+): string {
+  const { width, height, left, right, top, bottom } = CHART;
+  const x = (value: number) => left + value * (width - left - right);
+  const y = (value: number) => height - bottom - value * (height - top - bottom);
+  const points = Array.from({ length: 101 }, (_, i) => `${round(x(i / 100))},${round(y(silentShare(i / 100, n)))}`);
+  const grid = [0, 0.5, 1].flatMap((at) => [
+    line('grid', x(0), y(at), x(1), y(at)),
+    text('tick end', left - 6, y(at) + 4, `${at}`),
+    text('tick middle', x(at), height - bottom + 16, `${at}`),
+  ]);
+  const dots = steps.map(([step, reward, silent]) => {
+    const isNamed = named.includes(step);
+    return `<circle class="${isNamed ? 'dot' : 'dot faint'}" cx="${round(x(reward))}" cy="${round(y(silent))}" r="${isNamed ? 5 : 2.5}"/>`;
+  });
+  const names = steps
+    .filter(([step]) => named.includes(step))
+    .map(([step, reward, silent]) => text('tick end', x(reward) - 8, y(silent) + 4, `step ${step}`));
+  const content = [
+    ...grid,
+    `<polyline class="curve" points="${points.join(' ')}"/>`,
+    ...dots,
+    ...names,
+    line('mean', x(p), y(0), x(p), y(silentShare(p, n))),
+    `<circle class="handle" cx="${round(x(p))}" cy="${round(y(silentShare(p, n)))}" r="6"/>`,
+    text('tick middle', x(0.5), height - 6, 'share of right tries'),
+    text('tick', 0, 11, 'share of silent groups'),
+  ];
+  return picture('plot', width, height, label, content.join(''));
+}
+
+const ROWS = { width: 360, left: 88, right: 100, gap: 48, height: 40 };
+
+/** Draws the advantages of a group by several methods, a row each, on the scale of the largest. At the end of a row are its extremes. */
+export function rowsPlot(rows: readonly { name: string; values: readonly number[] }[], label: string): string {
+  const all = rows.flatMap(({ values }) => values);
+  const [highest, lowest] = [Math.max(1e-6, ...all), Math.min(0, ...all)];
+  const scale = ROWS.height / (highest - lowest);
+  const height = rows.length * ROWS.gap + 6;
+  const content = rows.map(({ name, values }, r) => {
+    const middle = r * ROWS.gap + 4 + highest * scale;
+    const step = (ROWS.width - ROWS.left - ROWS.right) / Math.max(1, values.length);
+    const bars = values.map((value, i) => {
+      const size = Math.abs(value) * scale;
+      const top = value > 0 ? middle - size : middle;
+      return `<rect class="${value > 0 ? 'bar-up' : 'bar-down'}" x="${round(ROWS.left + i * step + 2)}" y="${round(top)}" width="${round(step - 4)}" height="${round(size)}"/>`;
+    });
+    const ends = [Math.max(...values), Math.min(...values)].map(signed).join(' / ');
+    return [
+      text('name', 0, middle + 4, name),
+      ...bars,
+      line('axis', ROWS.left, middle, ROWS.width - ROWS.right, middle),
+      text('tick end', ROWS.width, middle + 4, ends),
+    ].join('');
+  });
+  return picture('rows', ROWS.width, height, label, content.join(''));
+}

@@ -1,0 +1,63 @@
+/**
+ * Puts a lesson's live parts into its HTML. The HTML has the prose and a still picture in the place of each figure, for readers without
+ * JavaScript.
+ */
+
+import { type ComponentChild, render } from 'preact';
+import type { Word } from '../../views/glossary.ts';
+import { Term } from '../../views/term.tsx';
+import { embedded } from './address.ts';
+import type { Exercise } from './checks.ts';
+import { ExerciseView } from './exercise.tsx';
+import { forget, progress } from './progress.ts';
+
+interface Lesson {
+  /** Live figures by number. */
+  figures: Readonly<Record<string, () => ComponentChild>>;
+  /** Predictions by number. */
+  predictions: Readonly<Record<string, () => ComponentChild>>;
+  exercises: readonly Exercise[];
+}
+
+/** Replaces the content of every element that has the attribute. */
+function fill(attribute: string, content: (value: string) => ComponentChild): void {
+  for (const place of document.querySelectorAll<HTMLElement>(`[${attribute}]`)) {
+    place.replaceChildren();
+    render(content(place.getAttribute(attribute)!), place);
+  }
+}
+
+/** Shows one figure alone, as `?embed=` asks. */
+function showAlone(figure: string): void {
+  const place = document.querySelector(`[data-figure="${CSS.escape(figure)}"]`);
+  if (!place) return;
+  document.body.dataset['embed'] = '';
+  place.setAttribute('data-alone', '');
+}
+
+export function openLesson({ figures, predictions, exercises }: Lesson): void {
+  if (embedded !== null) showAlone(embedded);
+  fill('data-predict', (id) => ((Prediction) => <Prediction />)(predictions[id]));
+  fill('data-figure', (id) => ((Shown) => <Shown />)(figures[id]));
+  fill('data-exercise', (id) => <ExerciseView exercise={exercises.find((one) => one.id === id)!} />);
+  fill('data-progress', () => <Progress exercises={exercises} />);
+  for (const place of document.querySelectorAll<HTMLElement>('dfn[data-term]')) {
+    const text = place.textContent;
+    place.replaceChildren();
+    render(<Term word={place.dataset['term'] as Word}>{text}</Term>, place);
+  }
+}
+
+function Progress({ exercises }: { exercises: readonly Exercise[] }) {
+  const solved = exercises.filter(({ id }) => progress.value.solved[id] === true).length;
+  return (
+    <>
+      <span>
+        {solved} of {exercises.length} exercises solved. This browser remembers it, and nothing is sent.{' '}
+      </span>
+      <button type="button" onClick={forget}>
+        Forget
+      </button>
+    </>
+  );
+}

@@ -1,0 +1,150 @@
+/** Tests lesson 1 in a browser: its figures, prediction and exercises by keyboard alone, and its live button. */
+
+import { expect, type Page } from '@playwright/test';
+import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
+import { COLOURS, expectNoViolations } from './axe.ts';
+import { isFull, skipUnlessFull, test } from './demo.ts';
+
+const LESSON = '/lessons/1-groups/index.html';
+
+const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
+const exercise = (page: Page, id: string) => page.getByRole('region', { name: `Exercise ${id}` });
+
+/** Opens the lesson. The page must not log an error, and must not ask any other server. */
+async function openLesson(page: Page, query = ''): Promise<string[]> {
+  const wrong: string[] = [];
+  page.on('pageerror', (error) => wrong.push(error.message));
+  page.on('console', (message) => {
+    if (message.type() === 'error') wrong.push(message.text());
+  });
+  page.on('request', (request) => {
+    const url = new URL(request.url());
+    if (!/^(data|blob):$/.test(url.protocol) && url.hostname !== '127.0.0.1') wrong.push(url.href);
+  });
+  await page.goto(LESSON + query);
+  await expect(page.locator('.one-try').first()).toBeVisible();
+  return wrong;
+}
+
+/** Replaces a code cell's text by keyboard. */
+async function write(page: Page, id: string, code: string): Promise<void> {
+  await exercise(page, id).scrollIntoViewIfNeeded(); // the editor is loaded when it comes near the screen
+  await exercise(page, id).locator('.cm-content').focus();
+  await page.keyboard.press('ControlOrMeta+a');
+  await page.keyboard.insertText(code);
+}
+
+test('lesson 1 is done by keyboard alone, and draws a group in the tab', async ({ page }) => {
+  const wrong = await openLesson(page);
+  const first = figure(page, '1.1');
+  await expect(first.getByText('advantage: ?')).toHaveCount(8);
+  await page.getByLabel('8 times as hard').press('Space');
+  await page.getByLabel('8 times as hard').press('Enter');
+  await expect(page.locator('.predict [role=status]')).toContainText('has advantage 2.475, a right try of A 0.935');
+  await expect(first.locator('.push b').first()).toHaveText('+2.47');
+  await expect(first.locator('.push').first()).toContainText('you said +7.48');
+  // A reward of 0.95 is still the only one that is better.
+  const slider = first.getByLabel(/^Reward:/).first();
+  await slider.press('ArrowLeft');
+  await expect(page).toHaveURL(/rewards=0\.95/);
+  await expect(first.locator('.push b').first()).toHaveText('+2.47');
+  await slider.press('Home');
+  await expect(first.locator('.says')).toContainText('All 8 tries earned 0.00');
+  await expect(page).toHaveURL(/rewards=0%2C0/);
+  await figure(page, '1.2')
+    .getByLabel(/^Tries per group/)
+    .press('Home');
+  await expect(figure(page, '1.2').locator('.says')).toContainText('63% of the groups of 2 agree');
+
+  for (const one of EXERCISES) {
+    const place = exercise(page, one.id);
+    if (one.kind === 'code') {
+      await write(page, one.id, one.wrong[0].given);
+      await page.keyboard.press('Control+Enter');
+      await expect(place.locator('.result')).toHaveText(one.wrong[0].says);
+      await expect(place.locator('.hint')).toBeVisible();
+      await write(page, one.id, one.answer);
+      await page.keyboard.press('Control+Enter');
+    } else if (one.kind === 'ticks') {
+      for (const id of one.answer)
+        await place.getByLabel(one.options.find((option) => option.id === id)!.label, { exact: true }).press('Space');
+      await place.getByRole('button', { name: 'Check' }).press('Enter');
+    } else {
+      for (const [f, field] of one.fields.entries()) await place.getByLabel(field).fill(`${one.answer[f]}`);
+      await place.getByLabel(one.fields[0]).press('Enter');
+    }
+    await expect(place.locator('.result')).toHaveText(`Right. ${one.why}`);
+  }
+  await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
+
+  await first.getByRole('button', { name: /^Draw it here/ }).press('Enter');
+  await expect(first.getByText(/^Drawn in \d/)).toBeVisible();
+  await expect(first.locator('.one-try')).toHaveCount(8);
+  await expect(first.getByText('Drawn in this tab')).toBeVisible();
+  await expectNoViolations(page, 'lesson 1', isFull ? COLOURS : { light: COLOURS.light });
+  expect(wrong).toEqual([]);
+});
+
+test('every mistake of an exercise gets its own sentence, then the hint and the answer', async ({ page }) => {
+  skipUnlessFull();
+  await openLesson(page);
+  for (const one of EXERCISES) {
+    if (one.kind !== 'code') continue;
+    const place = exercise(page, one.id);
+    for (const { given, says } of one.wrong) {
+      await write(page, one.id, given);
+      await place.getByRole('button', { name: 'Run' }).click();
+      await expect(place.locator('.result')).toHaveText(says);
+    }
+    await place.getByRole('button', { name: 'Show the answer' }).click();
+    await place.getByRole('button', { name: 'Run' }).click();
+    await expect(place.locator('.result')).toHaveText(`Right. ${one.why}`);
+  }
+});
+
+test('without a GPU every figure draws, and the live button says what is missing', async ({ page }) => {
+  skipUnlessFull();
+  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+  await openLesson(page);
+  await page.getByRole('button', { name: 'Look without a guess' }).click();
+  for (const number of ['1.1', '1.2', '1.3']) await expect(figure(page, number).locator('svg').first()).toBeVisible();
+  await figure(page, '1.1')
+    .getByRole('button', { name: /^Draw it here/ })
+    .click();
+  await expect(figure(page, '1.1')).toContainText('Training needs WebGPU, which this browser lacks.');
+  await expect(figure(page, '1.1')).toContainText('The recorded tries stay.');
+});
+
+test('an address shows one figure alone, with its controls as moved and one hidden', async ({ page }) => {
+  skipUnlessFull();
+  await openLesson(page, '?embed=1.1&hide=method,code#problem=3');
+  await expect(figure(page, '1.1')).toContainText('Ben buys 2 eggs');
+  await expect(figure(page, '1.1').getByLabel('Method')).toHaveCount(0);
+  await expect(figure(page, '1.2')).toBeHidden();
+  await expect(page.getByRole('heading', { level: 1 })).toBeHidden();
+});
+
+test.describe('360 px', () => {
+  test.use({ viewport: { width: 360, height: 740 } });
+
+  test('the lesson does not scroll sideways, also with larger text', async ({ page }) => {
+    skipUnlessFull();
+    await openLesson(page);
+    await page.getByRole('button', { name: 'Look without a guess' }).click();
+    const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    expect(await tooWide()).toBeLessThanOrEqual(0);
+    await page.addStyleTag({ content: 'body { font-size: 34px }' });
+    expect(await tooWide()).toBeLessThanOrEqual(0);
+  });
+});
+
+test.describe('without JavaScript', () => {
+  test.use({ javaScriptEnabled: false });
+
+  test('the lesson shows its text and its pictures', async ({ page }) => {
+    skipUnlessFull();
+    await page.goto(LESSON);
+    await expect(figure(page, '1.1').getByRole('table')).toHaveCount(2);
+    for (const number of ['1.2', '1.3']) await expect(figure(page, number).locator('svg')).toBeVisible();
+  });
+});

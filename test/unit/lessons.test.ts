@@ -1,0 +1,97 @@
+/** Tests the lessons of the page: every exercise knows its right answer and three mistakes, and every number in the text is recomputed. */
+
+import { readFileSync } from 'node:fs';
+import { expect, test, vi } from 'vitest';
+import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
+import { NAMED_STEPS, NUMBERS, RECORDED, STILLS } from '../../demo/lessons/1-groups/stills.ts';
+import { check, checkCode, type Exercise } from '../../demo/lessons/kit/checks.ts';
+import { advantagesBy, METHODS, type Method, triesOf } from '../../demo/lessons/kit/recordings.ts';
+
+const html = readFileSync('demo/lessons/1-groups/index.html', 'utf8');
+
+/** Limit of code that ends, on a machine with much other work. */
+const BUSY_MS = 60_000;
+
+const checked = (exercise: Exercise, given: Exercise['answer']) =>
+  exercise.kind === 'code'
+    ? checkCode(exercise, given as string, BUSY_MS)
+    : check(exercise, given as (string | number)[]);
+
+test.each(EXERCISES)('exercise $id accepts its answer, and tells three mistakes apart', async (exercise) => {
+  expect(await checked(exercise, exercise.answer)).toEqual({ ok: true, says: `Right. ${exercise.why}` });
+  expect(exercise.wrong).toHaveLength(3);
+  for (const { given, says } of exercise.wrong) expect(await checked(exercise, given)).toEqual({ ok: false, says });
+  expect(new Set(exercise.wrong.map(({ says }) => says)).size).toBe(3);
+});
+
+const [write] = EXERCISES;
+
+test.each([
+  ['export function advantages() {\n  for (;;);\n}', /^it ran longer than 0\.5 s/],
+  ['export function advantages(rewards) {\n  return rewards.mean();\n}', /^Line 2: TypeError: not a function/],
+  ['export function advantages(rewards) {\n  return rewards +;\n}', /^Line 2: SyntaxError/],
+  ['export const other = 1;', /there is no "export function advantages"/],
+  ['export const advantages = () => 1;', /returned 1\. Return a list with one number for each of the 8 tries/],
+  ['export const advantages = () => [1];', /returned 1 numbers\. Return a list/],
+  [
+    'export const advantages = (r) => r;',
+    /^For the rewards \[1, 0, .*yours gives \[1, 0, .*The library gives \[2\.475, /,
+  ],
+])('code that fails is told: %j', async (code, says) => {
+  if (write.kind !== 'code') throw new Error('exercise 1.1 is code');
+  expect(await checkCode(write, code, /for \(;;\)/.test(code) ? 500 : BUSY_MS)).toMatchObject({
+    ok: false,
+    says: expect.stringMatching(says),
+  });
+});
+
+test('the exercise starts from code that is not yet right', async () => {
+  if (write.kind !== 'code') throw new Error('exercise 1.1 is code');
+  expect((await checkCode(write, write.start, BUSY_MS)).ok).toBe(false);
+});
+
+test('every number in the text is the one of the recorded data', () => {
+  const found = [...html.matchAll(/<data data-number="([\w-]+)">([^<]*)<\/data>/g)];
+  expect(found.map(([, id, text]) => [id, text])).toEqual(found.map(([, id]) => [id, NUMBERS[id]]));
+  expect(new Set(found.map(([, id]) => id))).toEqual(new Set(Object.keys(NUMBERS)));
+});
+
+test('the text has every still picture, prediction and exercise, and at most 900 words', () => {
+  const numbers = (pattern: RegExp) => [...html.matchAll(pattern)].map(([, number]) => number);
+  expect(numbers(/<!-- still ([\d.]+) -->/g)).toEqual(Object.keys(STILLS));
+  expect(numbers(/data-figure="([\d.]+)"/g)).toEqual(Object.keys(STILLS));
+  expect(numbers(/data-exercise="([\d.]+)"/g)).toEqual(EXERCISES.map(({ id }) => id));
+  const [, prose] = /<main[^>]*>([^]*)<\/main>/.exec(html)!;
+  const words = prose.replace(/<!--[^]*?-->|<[^>]*>/g, ' ').match(/[\w.]+/g)!;
+  expect(words.length).toBeLessThanOrEqual(900);
+});
+
+test('the recorded tries have the advantages that the library computes from their rewards', () => {
+  expect(RECORDED.groups).toHaveLength(16);
+  for (const group of RECORDED.groups) {
+    const advantages = advantagesBy(
+      'grpo',
+      group.tries.map(({ score }) => score ?? NaN),
+    );
+    // The log has the mean over a try's tokens, which rounds the last bit.
+    group.tries.forEach(({ advantage }, i) => expect(advantage).toBeCloseTo(advantages[i], 12));
+  }
+  expect(NAMED_STEPS.every((step) => RECORDED.run.steps.some(([number]) => number === step))).toBe(true);
+  expect(triesOf(RECORDED.groups[1], 1)[0]).toMatchObject({ step: 1, group: 1, promptMessages: 1, problem: 'train-1' });
+});
+
+test('the program of the lesson prints the advantages of the figure', async () => {
+  const table = vi.spyOn(console, 'table').mockImplementation(() => {});
+  vi.spyOn(console, 'log').mockImplementation(() => {});
+  await import('../../demo/lessons/1-groups/twin.js');
+  const printed = table.mock.calls.map(([rows]) => Object.values(rows as Record<string, number[]>));
+  const expected = [0, 1].map((group) => {
+    const { tries } = RECORDED.groups[group];
+    const [rewards, tokens] = [tries.map(({ score }) => score ?? NaN), tries.map((one) => one.responseTokens)];
+    const methods = Object.keys(METHODS) as Method[];
+    const rounded = methods.map((method) => advantagesBy(method, rewards, tokens).map((a) => Number(a.toFixed(3))));
+    return [rewards, ...rounded];
+  });
+  vi.restoreAllMocks();
+  expect(printed).toEqual(expected);
+});
