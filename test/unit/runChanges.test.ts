@@ -117,8 +117,8 @@ test('an engine that resumes from step 3 gets the rules in force, and later ones
   await repeatChanges(5);
   expect(other.told.slice(2)).toEqual([lr(1e-3)]);
   expect(changes.value.map(({ text }) => text)).toEqual([
-    'Reward: calls',
+    'Reward replaced by "calls"',
     'Learning rate 0.0003 \u2192 0.0001',
-    'Reward: length',
+    'Reward replaced by "length"',
   ]);
 });
