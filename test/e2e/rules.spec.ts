@@ -77,7 +77,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   engine.upTo(3);
   await expectStep(page, 3);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
-  await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 3 Reward: custom reward');
+  await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 3 Reward replaced by "custom reward"');
 
   // Tab leaves the editor, and undo restores the old text.
   await page.getByRole('textbox', { name: 'Code of the reward' }).click();
@@ -136,7 +136,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
     await expect(page.locator('#runs tbody tr')).toHaveCount(3);
     await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).first().click();
     await page.getByRole('button', { name: 'Resume without its rules' }).click();
-    await expect(changed).toContainText("Reward: the task's own reward");
+    await expect(changed).toContainText("Reward replaced by the task's own reward");
     await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true });
   });
 });
@@ -150,7 +150,7 @@ async function goesByTheReward(page: Page, engine: TestGate, step: number): Prom
   await expectStep(page, step);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
   const changed = page.getByRole('list', { name: 'Changes' });
-  await expect(changed).toContainText('Step 3 Reward: custom reward');
+  await expect(changed).toContainText('Step 3 Reward replaced by "custom reward"');
 }
 
 /** Returns the newest value of a curve, and its change since the first. */

@@ -156,7 +156,7 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
       >
         Fork
       </button>
-      <details class="save">
+      <details class="row-menu save">
         <summary aria-label={`Save ${name} as a file`}>Save</summary>
         <div>
           {Object.entries(FILES).map(([what, label]) => (
@@ -172,7 +172,7 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
         </div>
       </details>
       <details
-        class="save"
+        class="row-menu why"
         onToggle={({ currentTarget }) => currentTarget.open && diagnose(run, (text) => (diagnosis.value = text))}
       >
         <summary aria-label={`Why ${name} does not learn`}>Why?</summary>
