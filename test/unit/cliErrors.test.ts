@@ -88,7 +88,7 @@ test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. 
 test('an unknown option', () =>
   refused(
     ['train', CONFIG, '--fast'],
-    /^Unknown option '--fast'\. Known options: --json, --import, --dry-run, --help\.$/,
+    /^Unknown option '--fast'\. Known options: --json, --import, --in, --dry-run, --help\.$/,
   ));
 
 test('malformed JSONL names its line', async () => {
