@@ -281,7 +281,7 @@ test('examples/playwright compiles and passes in an empty folder, and shows the 
   // Variables of this runner would make the other one its worker.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(PW|PLAYWRIGHT|TEST_)/.test(name)));
   const { status, stdout } = spawnSync(process.execPath, [cli, 'test', '--reporter=list', '--workers=1'], {
-    ...{ cwd: folder, encoding: 'utf8', env },
+    ...{ cwd: folder, encoding: 'utf8', env: { ...env, FORCE_COLOR: '0' } },
   });
   expect(stdout).toMatch(/1 failed[^]*1 passed/);
   expect(stdout).toMatch(
