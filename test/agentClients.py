@@ -50,20 +50,25 @@ def root(base):
     return base.removesuffix("/v1")
 
 
-def openai_chat(model, base, question):
-    from openai import OpenAI
-
-    client = OpenAI(base_url=base)
+def chat_loop(complete, question):
+    """Calls the model and the calculator until the model answers."""
     messages = [{"role": "user", "content": question}]
     for _ in range(MAX_TURNS):
         tools = [{"type": "function", "function": FUNCTION}]
-        message = client.chat.completions.create(model=model, messages=messages, tools=tools).choices[0].message
+        message = complete(messages=messages, tools=tools).choices[0].message
         messages.append(message)
         if not message.tool_calls:
             return message.content
         for call in message.tool_calls:
             result = calculate(json.loads(call.function.arguments)["expression"])
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+
+def openai_chat(model, base, question):
+    from openai import OpenAI
+
+    client = OpenAI(base_url=base)
+    return chat_loop(lambda **asked: client.chat.completions.create(model=model, **asked), question)
 
 
 def openai_responses(model, base, question):
@@ -154,16 +159,8 @@ def anthropic_tool_runner(model, base, question):
 def litellm_with(provider, model, base, question):
     import litellm
 
-    messages = [{"role": "user", "content": question}]
-    for _ in range(MAX_TURNS):
-        asked = {"messages": messages, "tools": [{"type": "function", "function": FUNCTION}]}
-        message = litellm.completion(model=f"{provider}/{model}", api_base=base, api_key="none", **asked).choices[0].message
-        messages.append(message)
-        if not message.tool_calls:
-            return message.content
-        for call in message.tool_calls:
-            result = calculate(json.loads(call.function.arguments)["expression"])
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+    given = {"model": f"{provider}/{model}", "api_base": base, "api_key": "none"}
+    return chat_loop(lambda **asked: litellm.completion(**given, **asked), question)
 
 
 def litellm_openai(model, base, question):

@@ -9,7 +9,7 @@ import type { Task } from '../../tasks/task.ts';
 import { readText } from '../files.ts';
 import { defaultFunction } from '../importModule.ts';
 import { withMcpServers } from './mcpServers.ts';
-import { openModule } from './openModule.ts';
+import { openModule } from '../openModule.ts';
 
 /** Settings about the task, in configs of GRPO and of supervised runs. */
 type OpenedConfig = TaskConfig &

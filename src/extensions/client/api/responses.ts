@@ -117,7 +117,7 @@ const output = v.pipe(
   v.object({ call_id: v.string(OUTPUT), output: content }, OUTPUT),
   v.transform(({ call_id: id, output: text }): MessageShape[] => [{ role: 'tool', tool_call_id: id, content: text }]),
 );
-/** Thoughts are not part of a reply's text, and no reply of this server has any. */
+/** Drops reasoning items: the replies of this server have none, so a client can only send those of another model. */
 const reasoning = v.pipe(
   v.object({}),
   v.transform((): MessageShape[] => []),

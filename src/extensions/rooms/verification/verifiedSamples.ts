@@ -3,19 +3,19 @@
  * the controller's own version, not the claim.
  */
 
-import type { TrainConfig } from '../../grpo/config/types.ts';
-import type { Metrics } from '../../grpo/metrics.ts';
-import { type PromptGroup, uidOfGroup } from '../../grpo/pipeline/types.ts';
-import { recordOf, sampleOf } from '../../grpo/queue/records.ts';
-import { type ExperienceRecord, uidOf } from '../../grpo/queue/types.ts';
-import type { Sample } from '../../grpo/update/batch.ts';
-import type { CheckingModel } from './verification/draws.ts';
-import { SampleVerifier } from './verification/verifier.ts';
-import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
-import type { ModelEngine } from '../../model/engine.ts';
-import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import type { Task } from '../../tasks/task.ts';
-import type { CheckSample } from './natsRollouter.ts';
+import type { TrainConfig } from '../../../grpo/config/types.ts';
+import type { Metrics } from '../../../grpo/metrics.ts';
+import { type PromptGroup, uidOfGroup } from '../../../grpo/pipeline/types.ts';
+import { recordOf, sampleOf } from '../../../grpo/queue/records.ts';
+import { type ExperienceRecord, uidOf } from '../../../grpo/queue/types.ts';
+import type { Sample } from '../../../grpo/update/batch.ts';
+import type { CheckingModel } from './draws.ts';
+import { SampleVerifier } from './verifier.ts';
+import { readSafetensors } from '../../../model/checkpoint/safetensors.ts';
+import type { ModelEngine } from '../../../model/engine.ts';
+import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
+import type { Task } from '../../../tasks/task.ts';
+import type { CheckSample } from '../natsRollouter.ts';
 
 export interface VerifiedSamplesOptions {
   config: TrainConfig;

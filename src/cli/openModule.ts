@@ -6,12 +6,12 @@
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { describe, InputError } from '../../errors.ts';
-import { checkTask, fetchSource, isUrl, moduleUrl, sha256Of } from '../../extensions/modules/index.ts';
-import { isolatedTask, type IsolatedLimits } from '../../extensions/modules/isolated.ts';
-import type { Task } from '../../tasks/task.ts';
-import { readText } from '../files.ts';
-import { importFile, isTypeScript, stripped } from '../importModule.ts';
+import { describe, InputError } from '../errors.ts';
+import { checkTask, fetchSource, isUrl, moduleUrl, sha256Of } from '../extensions/modules/index.ts';
+import { isolatedTask, type IsolatedLimits } from '../extensions/modules/isolated.ts';
+import type { Task } from '../tasks/task.ts';
+import { readText } from './files.ts';
+import { importFile, isTypeScript, stripped } from './importModule.ts';
 
 export interface ModuleConfig {
   module: string;
