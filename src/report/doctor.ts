@@ -3,6 +3,7 @@
  * runs and the notes of `webgrpo compare` read this table of causes.
  */
 
+import { valueAt } from '../grpo/config/tree.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { CALLS_FAIL, commonError } from '../grpo/health.ts';
 import type { Metrics } from '../grpo/metrics.ts';
@@ -426,9 +427,7 @@ export function diagnose(run: DiagnosedRun): Diagnoses {
 
 /** Returns `key=value`; undefined if the config does not set the key. */
 function settingOf(config: TrainConfig, key: string): string | undefined {
-  const value = key
-    .split('.')
-    .reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);
+  const value = valueAt(config, key);
   return value === undefined ? undefined : `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`;
 }
 
