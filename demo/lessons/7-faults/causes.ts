@@ -6,7 +6,7 @@
 import { short } from '../../../src/ui/format.ts';
 import { type Chart, CHARTS, early, known, late, type Run, runOf, stepsOf, type StoredTries, WINDOW } from './runs.ts';
 
-/** What a cause would show, and what the run shows. */
+/** Comparison of a cause's expected sign with the run. */
 interface Sign {
   holds: boolean;
   /** "If ... were so, this would be seen; here it is that." */
@@ -154,7 +154,7 @@ export type CauseId = keyof typeof CAUSES;
 
 export const CAUSE_IDS = Object.keys(CAUSES) as CauseId[];
 
-/** What to do next. Each check is about the causes that it would decide. */
+/** Next checks. Each of them is about the causes that it would decide. */
 export const NEXT = {
   hand: {
     name: 'work out reward and advantages of one group by hand, and compare',
@@ -176,7 +176,7 @@ interface Truth {
   /** Evidence that decides. The first is named in the answer. */
   evidence: readonly Evidence[];
   next: Next;
-  /** What was wrong and how it shows. */
+  /** Fault of the run, and where it shows. */
   why: string;
   /** Reports of the same fault in other projects. */
   reports: readonly { name: string; url: string }[];
@@ -247,7 +247,7 @@ export const TRUTHS: readonly Truth[] = [
     cause: 'differ',
     evidence: [differ],
     next: 'probs',
-    why: 'The tries were drawn at temperature 0.7, and the trainer computed their probabilities at 1. The reward rises all the same, so nobody notices. Each update is computed for another model than the one that drew.',
+    why: 'The tries were drawn at temperature 0.7, and the trainer computed their probabilities at 1. The reward rises all the same, so it is easily missed. Each update is computed for another model than the one that drew.',
     reports: [github('trl', 'huggingface/trl', 3029), github('trl', 'huggingface/trl', 4159)],
     repair: {
       key: 'rollout.temperature',

@@ -23,7 +23,7 @@ interface DiagnosisProps {
   run: Run;
   /** Run 0, which is sound. */
   sound: Run;
-  /** What the reader points at; undefined = nothing yet. */
+  /** Evidence that the reader points at; undefined = nothing yet. */
   pointed: Evidence | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** What the class board shows: results from pasted links, their curves, the mean of them and a band around it. */
+/** Content of the class board: results from pasted links, their curves, the mean of them and a band around it. */
 
 import { type SharedResult, decodeResult } from '../../state/address/share.ts';
 import { describe } from '../../../src/errors.ts';
