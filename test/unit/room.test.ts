@@ -366,7 +366,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const saved = fresh();
       // Together they hold fewer than 15 of the 20 groups.
       const [maxSampleBytes, maxBytes] = [40_000, 20_000];
-      await open(saved, { ahead: 20, n: 2, batch: 1, maxSampleBytes, maxBytes, ackWaitMs: NEVER_MS });
+      await open(saved, { ahead: 20, n: 2, batch: 1, maxSampleBytes, maxBytes });
       join({ tokens: 500, ms: 1 });
       let release!: () => void;
       const { queue, host } = controller;

@@ -192,6 +192,8 @@ export class NatsRollouter implements Rollouter {
         continue;
       }
       await pull(consumer, room, signal, (message) => {
+        // A sample that waits for space in the queue can be delivered again. An acknowledgement would remove it from the server.
+        if ([...this.#handled.keys()].some(({ seq }) => seq === message.seq)) return;
         const handling = this.#handle(message)
           .catch(this.#life.fail)
           .finally(() => this.#handled.delete(message));

@@ -42,6 +42,9 @@ export interface RoomOptions {
   say?: (line: string) => void;
 }
 
+/** `heardAt` of a worker that has left. Its signatures are checked at the same time, so that an earlier message can follow. */
+const LEFT = -Infinity;
+
 /** Counts of a worker's samples by result. */
 export interface WorkerCounts {
   name: string;
@@ -58,7 +61,7 @@ export interface WorkerCounts {
   /** Version of the worker's weights. */
   version: number;
   leftOut: boolean;
-  /** Time of the worker's admission or last status, by `now`; -Infinity after it has left. */
+  /** Time of the worker's admission or last status, by `now`; LEFT after it has left. */
   heardAt: number;
 }
 
@@ -254,9 +257,10 @@ export class RoomHost {
       const { name, adapter, version, tokensPerS, groups, left = false } = status;
       const counts = this.countsOf(worker);
       if (counts.leftOut) return this.notify({ leftOut: [worker] }); // the worker can have missed the first notice
+      if (counts.heardAt === LEFT) return; // sent before it left
       if (counts.adapter === '' && adapter !== '') this.#options.say?.(`${name} generates on ${adapter}`);
       if (left) this.#options.say?.(`${name} leaves`);
-      const heardAt = left ? -Infinity : this.now();
+      const heardAt = left ? LEFT : this.now();
       Object.assign(counts, { ...{ name, version, tokensPerS, heardAt }, adapter: left ? '' : adapter });
       if (left) this.#release(worker);
       else this.leases.heard(worker, groups, heardAt);
@@ -271,7 +275,9 @@ export class RoomHost {
       read('take', await textSignedBy(worker, message.data));
       // A worker of an earlier controller is not known yet. One that was not admitted waits in vain.
       if (this.#refusalOf(worker) !== undefined) return;
-      this.countsOf(worker).heardAt = this.now();
+      const counts = this.countsOf(worker);
+      if (counts.heardAt === LEFT) return; // sent before it left
+      counts.heardAt = this.now();
       this.#waiting = this.#waiting.filter((other) => other.worker !== worker);
       this.#waiting.push({ worker, message, since: Date.now() });
       this.#handOut();
