@@ -1,6 +1,6 @@
 /** Figures as SVG text, for the page and for the pictures in its HTML. No number of a figure comes from elsewhere than its arguments. */
 
-import { signed } from '../../../src/ui/format.ts';
+import { short, signed } from '../../../src/ui/format.ts';
 
 const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
@@ -136,4 +136,86 @@ export function rowsPlot(rows: readonly { name: string; values: readonly number[
     ].join('');
   });
   return picture('rows', ROWS.width, height, label, content.join(''));
+}
+
+const RUN = { width: 260, height: 120, left: 40, right: 8, top: 8, bottom: 20 };
+
+/** A curve over steps 0, 1, 2, ...; null = not measured. */
+export type Curve = readonly (number | null)[];
+
+interface RunPlotOptions {
+  step?: number;
+  last?: number;
+  behind?: readonly Curve[];
+  most?: number;
+}
+
+/**
+ * Draws a run's curve, and other runs' curves paler behind it. A value without neighbours is a dot. The axis has 0 and every value.
+ * @param step marked step
+ * @param last step at the end of the axis
+ * @param most value that the axis reaches at least
+ */
+export function runPlot(
+  curve: Curve,
+  label: string,
+  { step, last = curve.length - 1, behind = [], most: least = 0 }: RunPlotOptions = {},
+): string {
+  const { width, height, left, right, top, bottom } = RUN;
+  const all = [curve, ...behind].flat().filter((value) => value !== null);
+  const [low, high] = [Math.min(0, ...all), Math.max(least, ...all)];
+  const most = high === low ? low + 1 : high;
+  const x = (at: number) => left + (at / Math.max(1, last)) * (width - left - right);
+  const y = (value: number) => height - bottom - ((value - low) / (most - low)) * (height - top - bottom);
+  const drawn = (values: Curve, className: string) => {
+    const points = values.flatMap((value, at) => (value === null ? [] : [{ at, value }]));
+    const dense = points.length > values.length / 2;
+    const path = points.map(({ at, value }) => `${round(x(at))},${round(y(value))}`).join(' ');
+    const dots = points.map(
+      ({ at, value }) => `<circle class="dot ${className}" cx="${round(x(at))}" cy="${round(y(value))}" r="3"/>`,
+    );
+    return `<polyline class="curve ${className}" points="${path}"/>${dense ? '' : dots.join('')}`;
+  };
+  const content = [
+    line('grid', left, y(most), width - right, y(most)),
+    line('axis', left, y(0), width - right, y(0)),
+    text('tick end', left - 4, y(most) + 4, short(most)),
+    text('tick end', left - 4, y(low) + 4, short(low)),
+    text('tick', left, height - 4, '0'),
+    text('tick end', width - right, height - 4, `step ${last}`),
+    step === undefined ? '' : line('mean', x(step), top, x(step), height - bottom),
+    ...behind.map((one) => drawn(one, 'faint')),
+    drawn(curve, ''),
+  ];
+  return picture('run', width, height, label, content.join(''));
+}
+
+const BOARD = { width: 640, height: 300, left: 44, right: 10, top: 12, bottom: 26 };
+
+/** Draws curves of many runs, their mean, and a band around it. Values of a curve that were not measured are bridged. */
+export function boardPlot(
+  curves: readonly Curve[],
+  band: readonly { mean: number | null; low: number | null; high: number | null }[],
+  label: string,
+): string {
+  const { width, height, left, right, top, bottom } = BOARD;
+  const values = [...curves.flat(), ...band.flatMap(({ low, high }) => [low, high])].filter((value) => value !== null);
+  const [lowest, highest] = [Math.min(0, ...values), Math.max(1e-9, ...values)];
+  const last = Math.max(1, band.length - 1);
+  const x = (at: number) => left + (at / last) * (width - left - right);
+  const y = (value: number) => height - bottom - ((value - lowest) / (highest - lowest)) * (height - top - bottom);
+  const points = (curve: Curve) =>
+    curve.flatMap((value, at) => (value === null ? [] : [`${round(x(at))},${round(y(value))}`]));
+  const around = [...points(band.map(({ high }) => high)), ...points(band.map(({ low }) => low)).toReversed()];
+  const content = [
+    line('grid', left, y(highest), width - right, y(highest)),
+    line('axis', left, y(0), width - right, y(0)),
+    text('tick end', left - 4, y(highest) + 4, values.length === 0 ? '' : short(highest)),
+    text('tick end', left - 4, y(lowest) + 4, short(lowest)),
+    text('tick end', width - right, height - 6, `step ${last}`),
+    curves.length > 1 ? `<polygon class="band" points="${around.join(' ')}"/>` : '',
+    ...curves.map((curve) => `<polyline class="curve one" points="${points(curve).join(' ')}"/>`),
+    `<polyline class="curve all" points="${points(band.map(({ mean }) => mean)).join(' ')}"/>`,
+  ];
+  return picture('board', width, height, label, content.join(''));
 }
