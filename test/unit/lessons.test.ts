@@ -3,11 +3,21 @@
 import { readFileSync } from 'node:fs';
 import { expect, test, vi } from 'vitest';
 import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
-import { NAMED_STEPS, NUMBERS, RECORDED, STILLS } from '../../demo/lessons/1-groups/stills.ts';
+import * as groups from '../../demo/lessons/1-groups/stills.ts';
+import { EXERCISES as LOSS_EXERCISES } from '../../demo/lessons/2-losses/exercises.ts';
+import * as losses from '../../demo/lessons/2-losses/stills.ts';
 import { check, checkCode, type Exercise } from '../../demo/lessons/kit/checks.ts';
 import { advantagesBy, METHODS, type Method, triesOf } from '../../demo/lessons/kit/recordings.ts';
 
-const html = readFileSync('demo/lessons/1-groups/index.html', 'utf8');
+const { NAMED_STEPS, RECORDED } = groups;
+
+/** Exercises, numbers and pictures of each lesson. */
+const LESSONS = [
+  { name: '1-groups', exercises: EXERCISES, ...groups },
+  { name: '2-losses', exercises: LOSS_EXERCISES, ...losses },
+].map((lesson) => ({ ...lesson, html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8') }));
+
+const ALL_EXERCISES = LESSONS.flatMap(({ exercises }) => exercises);
 
 /** Limit of code that ends, on a machine with much other work. */
 const BUSY_MS = 60_000;
@@ -17,7 +27,7 @@ const checked = (exercise: Exercise, given: Exercise['answer']) =>
     ? checkCode(exercise, given as string, BUSY_MS)
     : check(exercise, given as (string | number)[]);
 
-test.each(EXERCISES)('exercise $id accepts its answer, and tells three mistakes apart', async (exercise) => {
+test.each(ALL_EXERCISES)('exercise $id accepts its answer, and tells three mistakes apart', async (exercise) => {
   expect(await checked(exercise, exercise.answer)).toEqual({ ok: true, says: `Right. ${exercise.why}` });
   expect(exercise.wrong).toHaveLength(3);
   for (const { given, says } of exercise.wrong) expect(await checked(exercise, given)).toEqual({ ok: false, says });
@@ -45,22 +55,25 @@ test.each([
   });
 });
 
-test('the exercise starts from code that is not yet right', async () => {
-  if (write.kind !== 'code') throw new Error('exercise 1.1 is code');
-  expect((await checkCode(write, write.start, BUSY_MS)).ok).toBe(false);
-});
+test.each(ALL_EXERCISES.filter(({ kind }) => kind === 'code'))(
+  'exercise $id starts from code that is not yet right',
+  async (exercise) => {
+    if (exercise.kind !== 'code') throw new Error(`exercise ${exercise.id} is code`);
+    expect((await checkCode(exercise, exercise.start, BUSY_MS)).ok).toBe(false);
+  },
+);
 
-test('every number in the text is the one of the recorded data', () => {
+test.each(LESSONS)('every number in the text of $name is the one of the recorded data', ({ html, NUMBERS }) => {
   const found = [...html.matchAll(/<data data-number="([\w-]+)">([^<]*)<\/data>/g)];
   expect(found.map(([, id, text]) => [id, text])).toEqual(found.map(([, id]) => [id, NUMBERS[id]]));
   expect(new Set(found.map(([, id]) => id))).toEqual(new Set(Object.keys(NUMBERS)));
 });
 
-test('the text has every still picture, prediction and exercise, and at most 900 words', () => {
+test.each(LESSONS)('$name has every picture and exercise, and at most 900 words', ({ html, exercises, STILLS }) => {
   const numbers = (pattern: RegExp) => [...html.matchAll(pattern)].map(([, number]) => number);
   expect(numbers(/<!-- still ([\d.]+) -->/g)).toEqual(Object.keys(STILLS));
   expect(numbers(/data-figure="([\d.]+)"/g)).toEqual(Object.keys(STILLS));
-  expect(numbers(/data-exercise="([\d.]+)"/g)).toEqual(EXERCISES.map(({ id }) => id));
+  expect(numbers(/data-exercise="([\d.]+)"/g)).toEqual(exercises.map(({ id }) => id));
   const [, prose] = /<main[^>]*>([^]*)<\/main>/.exec(html)!;
   const words = prose.replace(/<!--[^]*?-->|<[^>]*>/g, ' ').match(/[\w.]+/g)!;
   expect(words.length).toBeLessThanOrEqual(900);
