@@ -45,7 +45,7 @@ const pullText = ({ pull, held }: Curve): string => (held[0] === 1 ? 'held' : si
 export function RatioFigure() {
   const scale: Scale = movedTo('scale') === 'close' ? 'close' : 'wide';
   const { from, to } = SCALES[scale];
-  const ratio = Math.exp(numberOf('log', 0, Math.log(from), Math.log(to)));
+  const ratio = Math.exp(numberOf('log', scale === 'wide' ? Math.log(1.3) : 0, Math.log(from), Math.log(to)));
   const numbers = givenNumbers();
   const [rule, setRule] = useState<OpenRule<'loss'> | undefined>(undefined);
   const result = useSignal<Checked | undefined>(undefined);

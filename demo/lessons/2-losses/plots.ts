@@ -63,10 +63,10 @@ export function drawnCurve(
   return ratioCurve(name, { ratios, advantage, clip: clips[id], numbers: id === 'cispo' ? { wMax } : soft });
 }
 
-const PULL = { width: 540, height: 270, left: 40, right: 10, top: 20, bottom: 40 };
-const VALUE = { ...PULL, height: 120, top: 18, bottom: 8 };
+const PULL = { width: 420, height: 260, left: 26, right: 10, top: 22, bottom: 40 };
+const VALUE = { ...PULL, height: 110, top: 20, bottom: 8 };
 /** Values beyond this many advantages leave the picture, so that a curve without a bound does not flatten the others. */
-const MOST = 4;
+const MOST = 5.2;
 
 /** Returns the ratio at a place of the picture, from 0 at its left to 1 at its right edge. */
 export function ratioAt(place: number, scale: Scale): number {

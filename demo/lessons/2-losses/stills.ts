@@ -136,11 +136,11 @@ function updatesTable(): string {
   return `<table><caption>${NUMBERS['tokens']} tokens of two groups</caption><thead><tr><th>method</th><th>updates</th><th>held</th><th>pull on right tries</th><th>effective share</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
-/** Returns the rows of figure 2.3. */
+/** Returns the rows of figure 2.3, in percent of the pull. */
 export const modeRows = (lengths: readonly number[], advantages: readonly number[]) =>
   MODES.map((mode) => ({
     name: MODE_NAMES[mode]!,
-    values: pullShares(mode, lengths, advantages, MAX_LENGTH),
+    values: pullShares(mode, lengths, advantages, MAX_LENGTH).map((share) => 100 * share),
   }));
 
 const MODE_NAMES: Readonly<Partial<Record<LossAggMode, string>>> = {
@@ -160,6 +160,6 @@ export const STILLS: Readonly<Record<string, string>> = {
   '2.2': updatesTable(),
   '2.3': rowsPlot(
     modes,
-    `Share of the pull of four right tries of ${RIGHT_LENGTH} tokens and four wrong ones of ${WRONG_LENGTH}. ${modes.map(({ name, values }) => `${name}: ${short(values[0])} for a right try, ${short(values[4])} for a wrong one`).join('; ')}.`,
+    `Share of the pull of four right tries of ${RIGHT_LENGTH} tokens and four wrong ones of ${WRONG_LENGTH}. ${modes.map(({ name, values }) => `${name}: ${short(values[0])}% for a right try, ${short(values[4])}% for a wrong one`).join('; ')}.`,
   ),
 };

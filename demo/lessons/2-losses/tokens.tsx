@@ -1,15 +1,14 @@
 /** Figure 2.2: the pull of five losses on every token of a real try, after some updates on it. */
 
 import { signal, useComputed, useSignal } from '@preact/signals';
-import { describe } from '../../../src/errors.ts';
-import { duration, short, signed } from '../../../src/ui/format.ts';
+import { short, signed } from '../../../src/ui/format.ts';
 import { spoken, type TokenView } from '../../views/inspector/measures.ts';
 import { Tokens } from '../../views/inspector/tokens.tsx';
 import '../../views/inspector/inspector.css';
-import { embedded, isHidden, move, movedTo, numberOf } from '../kit/address.ts';
+import { embedded, isHidden, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Select } from '../kit/figure.tsx';
 import { isPredicted } from '../kit/predict.tsx';
-import { keep, progress } from '../kit/progress.ts';
+import { LiveButton } from '../kit/liveButton.tsx';
 import type { LossOnTokens } from './losses.ts';
 import { COLUMN_NAMES, COLUMNS, percent, pullsAfter, RECORDED, shareText } from './stills.ts';
 import type { TokenGroup, TokenTry } from './updates.ts';
@@ -121,9 +120,13 @@ export function TokensFigure() {
         </div>
       </div>
       {revealed && (
-        <div class="columns inspector">
+        <div class="by-loss inspector">
           {pulls.map(({ name, heldShare, rightShare, effectiveShare }, i) => (
-            <section key={name} aria-label={COLUMN_NAMES[name]} class={name === chosen ? 'column chosen' : 'column'}>
+            <section
+              key={name}
+              aria-label={COLUMN_NAMES[name]}
+              class={name === chosen ? 'one-loss chosen' : 'one-loss'}
+            >
               <h4>{COLUMN_NAMES[name]}</h4>
               <Tokens
                 tokens={views[i]}
@@ -158,78 +161,33 @@ export function TokensFigure() {
         three numbers are over the {count} trained tokens of both groups. Effective share: 100% if all tokens pull
         equally hard.
       </p>
-      {!isHidden('live') && <LiveButtons />}
+      {!isHidden('live') && (
+        <div class="buttons">
+          <LiveButton
+            id="updates"
+            label="Make the updates here"
+            coldSeconds={COLD_S}
+            run={update}
+            done="Updated"
+            onRecorded={drawn.value ? () => (drawn.value = undefined) : undefined}
+          />
+        </div>
+      )}
     </Figure>
   );
 }
 
 /** Updates the model in this tab on the same two groups. */
-function LiveButtons() {
-  const ending = useSignal<AbortController | undefined>(undefined);
-  const said = useSignal('');
-  const lastTime = progress.value.seconds['updates'];
-  const run = async () => {
-    const stop = new AbortController();
-    ending.value = stop;
-    said.value = 'Opening the model...';
-    const started = performance.now();
-    try {
-      const [{ live }, { updatesOn }] = await Promise.all([import('../kit/live.ts'), import('./updates.ts')]);
-      const onUpdate = (updates: number) => {
-        if (!stop.signal.aborted) said.value = `${updates} of ${RECORDED.updates.at(-1)} updates done.`;
-      };
-      const { signal } = stop;
-      const groups = await live(
-        ({ config, engine, task }) => updatesOn({ config, engine, task }, { problems: [0, 1], signal, onUpdate }),
-        signal,
-      );
-      if (signal.aborted || !groups) return;
-      const seconds = (performance.now() - started) / 1000;
-      keep('seconds', 'updates', seconds);
-      drawn.value = groups;
-      const isSame = JSON.stringify(groups) === JSON.stringify(RECORDED.groups);
-      said.value = `Done in ${duration(seconds)}. ${
-        isSame
-          ? 'Every log-prob is the recorded one.'
-          : 'Some log-probs differ from the recorded ones: on another GPU, rounding differs.'
-      }`;
-    } catch (error) {
-      if (!stop.signal.aborted) said.value = `${describe(error)} The recorded tries stay.`;
-    } finally {
-      if (ending.peek() === stop) ending.value = undefined;
-    }
-  };
-  const end = () => {
-    ending.value?.abort();
-    ending.value = undefined;
-    said.value = 'Stopped.';
-  };
-  return (
-    <div class="buttons">
-      {ending.value ? (
-        <button type="button" onClick={end}>
-          Stop
-        </button>
-      ) : (
-        <button type="button" onClick={() => void run()}>
-          Make the updates here (
-          {lastTime === undefined ? `about ${COLD_S} s on two CPU cores` : `last time ${duration(lastTime)}`})
-        </button>
-      )}
-      {drawn.value && !ending.value && (
-        <button
-          type="button"
-          onClick={() => {
-            drawn.value = undefined;
-            move({ try: undefined });
-          }}
-        >
-          Show the recorded tries
-        </button>
-      )}
-      <span role="status" class="note">
-        {said.value}
-      </span>
-    </div>
+async function update(signal: AbortSignal, say: (text: string) => void): Promise<string> {
+  const [{ live }, { updatesOn }] = await Promise.all([import('../kit/live.ts'), import('./updates.ts')]);
+  const onUpdate = (updates: number) => say(`${updates} of ${RECORDED.updates.at(-1)} updates done.`);
+  const groups = await live(
+    ({ config, engine, task }) => updatesOn({ config, engine, task }, { problems: [0, 1], signal, onUpdate }),
+    signal,
   );
+  if (!groups) return '';
+  drawn.value = groups;
+  return JSON.stringify(groups) === JSON.stringify(RECORDED.groups)
+    ? 'Every log-prob is the recorded one.'
+    : 'Some log-probs differ from the recorded ones: on another GPU, rounding differs.';
 }

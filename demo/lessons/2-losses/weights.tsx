@@ -4,7 +4,7 @@ import { short } from '../../../src/ui/format.ts';
 import { numberOf } from '../kit/address.ts';
 import { Figure, Slider } from '../kit/figure.tsx';
 import { rowsPlot } from '../kit/plot.ts';
-import { advantagesOf, MAX_LENGTH, modeRows, percent, RECORDED, RIGHT_LENGTH, WRONG_LENGTH } from './stills.ts';
+import { advantagesOf, MAX_LENGTH, modeRows, RECORDED, RIGHT_LENGTH, WRONG_LENGTH } from './stills.ts';
 
 export function WeightsFigure() {
   const size = Math.round(numberOf('n', 8, 2, 16));
@@ -19,14 +19,14 @@ export function WeightsFigure() {
   const onRight = rows.map(({ values }) => values.reduce((sum, share) => sum + Math.max(0, share), 0));
   const says =
     `${right} right tries of ${long} tokens and ${size - right} wrong tries of ${brief}: of the pull, ` +
-    `${percent(onRight[0])} is on the right tries by token-mean, ${percent(onRight[1])} by the mean over tries.`;
-  const label = `${says} ${rows.map(({ name, values }) => `${name}: ${short(values[0])} for a right try, ${short(values.at(-1)!)} for a wrong one`).join('; ')}.`;
+    `${short(onRight[0])}% is on the right tries by token-mean, ${short(onRight[1])}% by the mean over tries.`;
+  const label = `${says} ${rows.map(({ name, values }) => `${name}: ${short(values[0])}% for a right try, ${short(values.at(-1)!)}% for a wrong one`).join('; ')}.`;
   return (
     <Figure
       number="2.3"
       title="Long tries, short tries"
       says={says}
-      source={`One bar per try: its share of the pull before the first update. On the right are the largest and the smallest share. The lengths at first are the trained tokens of group A (${RECORDED.command}, commit ${RECORDED.commit}).`}
+      source={`One bar per try: its share of the pull before the first update. On the right are the largest and the smallest share, in percent. The modes are token-mean, seq-mean-token-mean (GRPO), seq-mean-token-sum and seq-mean-token-sum-norm (Dr. GRPO). The lengths at first are the trained tokens of group A (${RECORDED.command}, commit ${RECORDED.commit}).`}
     >
       <div class="controls">
         <Slider
