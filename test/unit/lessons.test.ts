@@ -8,6 +8,9 @@ import * as lossExercises from '../../demo/lessons/2-losses/exercises.ts';
 import { curveTokens, ownCurve, ratioCurve, settingOf } from '../../demo/lessons/2-losses/losses.ts';
 import { DRAWN, drawnCurve, PUBLISHED } from '../../demo/lessons/2-losses/plots.ts';
 import * as losses from '../../demo/lessons/2-losses/stills.ts';
+import { authorsOf } from '../../demo/lessons/4-tools/authors.ts';
+import * as toolExercises from '../../demo/lessons/4-tools/exercises.ts';
+import * as tools from '../../demo/lessons/4-tools/stills.ts';
 import { check, checkCode, type Exercise } from '../../demo/lessons/kit/checks.ts';
 import { advantagesBy, METHODS, type Method, triesOf } from '../../demo/lessons/kit/recordings.ts';
 import { SUMMED_LOSSES } from '../../src/extensions/learner/losses.ts';
@@ -19,6 +22,7 @@ import { POLICY_LOSSES, resolveTrainConfig } from '../../src/index.ts';
 const LESSONS = [
   { name: '1-groups', ...groupExercises, ...groups },
   { name: '2-losses', ...lossExercises, ...losses },
+  { name: '4-tools', ...toolExercises, ...tools },
 ].map((lesson) => ({ ...lesson, html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8') }));
 
 const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES);
@@ -143,7 +147,7 @@ test('a curve is the loss that a run descends, and an own loss can be drawn with
   const ratios = [0.3, 1, 1.3, 4];
   const token = { logp: Math.log(1.3), oldLogp: 0, advantage: -1, selected: false };
   const sequence = { length: 1, sum: 0, advantageSum: -1 };
-  const learned = SUMMED_LOSSES['importance_sampling'].row({} as never, token, sequence);
+  const learned = SUMMED_LOSSES['importance_sampling'].row(settingOf('grpo').spec.numbers, token, sequence);
   const plain = drawnCurve('unclipped', ratios, { ...PUBLISHED, advantage: -1 });
   expect(plain.pull[2]).toBeCloseTo(-learned.grad, 12);
   const rule = await Rule.open('loss', lossExercises.EXERCISES[0].answer as string, BUSY_MS);
@@ -170,4 +174,41 @@ test('the program of lesson 2 prints the pulls of its figure', async () => {
       Object.values(printed[k][name]).forEach((value, i) => expect(value).toBeCloseTo(pull[i], 3));
     }
   }
+});
+
+test('every token of a recorded try has an author, and the shares of the pull add up to 1', () => {
+  const [group] = losses.RECORDED.groups;
+  const [one] = group.tries;
+  const text = (by: string) => one.tokens.filter((_, t) => authorsOf(one)[t] === by).join('');
+  expect(text('tool')).toBe('459');
+  expect(text('template')).toMatch(/^<tool_response><\/tool_response><\|im_start\|>assistant/);
+  expect(text('model').split('<|im_end|>')).toHaveLength(4);
+  for (const { by } of Object.values(tools.TRAINED)) {
+    const shares = tools.authorShares(group, by);
+    expect(Object.values(shares).reduce((a, b) => a + b)).toBeCloseTo(1, 12);
+    expect(by.every((author) => shares[author] > 0)).toBe(true);
+  }
+});
+
+test('the longer run of lesson 4 has the numbers of docs/lab/page.md', () => {
+  const page = readFileSync('docs/lab/page.md', 'utf8');
+  expect(page).toContain(`| pay for tool calls | 0.14, 1.00 | ${tools.LONG_CALLS.join(', ')} |`);
+});
+
+test('turns with the outcome at the end have the advantages of leave-one-out', () => {
+  const [, group] = losses.RECORDED.groups;
+  const advantages = tools.turnAdvantages(group, tools.outcomeTurns(group));
+  expect(advantages[0].turns).toEqual([1, 1, 1]);
+  expect(advantages[0].whole).toBeCloseTo(2.475, 3);
+});
+
+test('the program of lesson 4 has the tries of the exercise, and the rewards of the task', async () => {
+  const table = vi.spyOn(console, 'table').mockImplementation(() => {});
+  await import('../../demo/lessons/4-tools/twin.js');
+  const [rows] = table.mock.calls[0] as [{ text: string; task: number }[]];
+  vi.restoreAllMocks();
+  const { HOSTILE, taskPays } = toolExercises;
+  expect(rows.map(({ text, task }) => [text, task])).toEqual(
+    HOSTILE.map((one) => [one.text.replaceAll('\n', ' / '), taskPays(one)]),
+  );
 });
