@@ -2,19 +2,19 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 
-const attribute = (text: string): string =>
+export const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
-const round = (value: number): string => String(Math.round(value * 10) / 10);
+export const round = (value: number): string => String(Math.round(value * 10) / 10);
 
 /** Returns a picture with a description for screen readers. */
-const picture = (className: string, width: number, height: number, label: string, content: string): string =>
+export const picture = (className: string, width: number, height: number, label: string, content: string): string =>
   `<svg class="${className}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${attribute(label)}">${content}</svg>`;
 
-const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
+export const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
   `<line class="${className}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
 
-const text = (className: string, x: number, y: number, content: string): string =>
+export const text = (className: string, x: number, y: number, content: string): string =>
   `<text class="${className}" x="${round(x)}" y="${round(y)}">${attribute(content)}</text>`;
 
 const BAR = { width: 240, height: 30 };
