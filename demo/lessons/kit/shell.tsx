@@ -17,6 +17,8 @@ interface Lesson {
   /** Predictions by number. */
   predictions: Readonly<Record<string, () => ComponentChild>>;
   exercises: readonly Exercise[];
+  /** Pictures that belong to an exercise, by its number. */
+  pictures?: Readonly<Record<string, () => ComponentChild>>;
 }
 
 /** Replaces the content of every element that has the attribute. */
@@ -35,10 +37,11 @@ function showAlone(figure: string): void {
   place.setAttribute('data-alone', '');
 }
 
-export function openLesson({ figures, predictions, exercises }: Lesson): void {
+export function openLesson({ figures, predictions, exercises, pictures = {} }: Lesson): void {
   if (embedded !== null) showAlone(embedded);
   fill('data-predict', (id) => ((Prediction) => <Prediction />)(predictions[id]));
   fill('data-figure', (id) => ((Shown) => <Shown />)(figures[id]));
+  fill('data-picture', (id) => ((Shown) => <Shown />)(pictures[id]));
   fill('data-exercise', (id) => <ExerciseView exercise={exercises.find((one) => one.id === id)!} />);
   fill('data-progress', () => <Progress exercises={exercises} />);
   for (const place of document.querySelectorAll<HTMLElement>('dfn[data-term]')) {
