@@ -79,7 +79,7 @@ interface PredictCurveProps {
   steps: readonly number[];
   /** Name of the vertical axis, which ends at 0 and 1. */
   of: string;
-  /** What the drawn values mean beside the truth. */
+  /** Returns the sentence for the drawn values beside the truth. */
   means: (values: readonly number[]) => string;
   onLocked: () => void;
 }

@@ -16,7 +16,7 @@ import type { Problem } from '../../../src/tasks/task.ts';
 
 type SampledRow = learners.SampledRow;
 
-/** What a loop reports after a step. */
+/** A step as a loop reports it. */
 export interface ShownStep {
   step: number;
   problems: readonly Problem[];
@@ -58,7 +58,7 @@ export interface LoopStep {
   tries: { problem: string; answer: string; text: string; reward: number }[];
 }
 
-/** What a loop did, for the check of an exercise. */
+/** Counts of what a loop did, for the check of an exercise. */
 export interface LoopFacts {
   /** Calls of forwardBackward. */
   gradients: number;
