@@ -4,6 +4,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test, vi } from 'vitest';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
+import * as runExercises from '../../demo/lessons/3-run/exercises.ts';
+import * as run from '../../demo/lessons/3-run/stills.ts';
 import {
   check,
   type Checked,
@@ -11,7 +13,6 @@ import {
   checkLoopFacts,
   type CodeExercise,
   type Exercise,
-  type PlainExercise,
 } from '../../demo/lessons/kit/checks.ts';
 import { advantagesBy, METHODS, type Method, triesOf } from '../../demo/lessons/kit/recordings.ts';
 import { runLoop, type LoopStep } from '../../demo/lessons/kit/runLoop.ts';
@@ -21,10 +22,10 @@ import { readCheckpoint } from '../../src/node.ts';
 import * as tasks from '../../src/tasks/index.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
 
-const LESSONS = [{ name: '1-groups', ...groupExercises, ...groups }].map((lesson) => ({
-  ...lesson,
-  html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8'),
-}));
+const LESSONS = [
+  { name: '1-groups', ...groupExercises, ...groups },
+  { name: '3-run', ...runExercises, ...run },
+].map((lesson) => ({ ...lesson, html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8') }));
 
 const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES);
 const { RECORDED, NAMED_STEPS } = groups;
@@ -51,10 +52,11 @@ const facts = async (
 async function checked(exercise: Exercise, given: Exercise['answer']): Promise<Checked> {
   if (exercise.kind === 'code') return checkCode(exercise, given as string, BUSY_MS);
   if (exercise.kind === 'loop') return checkLoopFacts(exercise, await facts(given as string, exercise));
-  return check(exercise, given as PlainExercise['answer']);
+  return check(exercise, given);
 }
 
-test.each(EXERCISES)('exercise $id accepts its answer, and tells three mistakes apart', async (exercise) => {
+const title = 'exercise $id accepts its answer, and tells three mistakes apart';
+test.each(EXERCISES)(title, { timeout: 4 * BUSY_MS }, async (exercise) => {
   expect(await checked(exercise, exercise.answer)).toEqual({ ok: true, says: `Right. ${exercise.why}` });
   expect(exercise.wrong).toHaveLength(3);
   for (const { given, says } of exercise.wrong)
@@ -138,4 +140,50 @@ test('the program of the lesson prints the advantages of the figure', async () =
   });
   vi.restoreAllMocks();
   expect(printed).toEqual(expected);
+});
+
+const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
+
+test('the loop of lesson 3 has at most 35 lines, and reports every step with its tries and times', async () => {
+  expect(loop.trimEnd().split('\n').length).toBeLessThanOrEqual(35);
+  const steps: LoopStep[] = [];
+  expect(await facts(loop, { steps: 3, onStep: (step) => steps.push(step) })).toMatchObject({
+    ...{ gradients: 3, updates: 3, rows: 3 * 256 },
+    largestSum: expect.closeTo(0, 4),
+  });
+  expect(steps.map(({ step }) => step)).toEqual([1, 2, 3]);
+  for (const { reward, tries, seconds } of steps) {
+    expect(reward).toBeGreaterThan(0);
+    expect(tries).toHaveLength(16);
+    expect(tries.every(({ problem, answer }) => [...problem].reverse().join('') === answer)).toBe(true);
+    for (const part of Object.values(seconds)) expect(part).toBeGreaterThanOrEqual(0);
+  }
+});
+
+test.each([
+  [
+    'a missing name',
+    loop.replace('const learner', 'const teacher'),
+    /^Line \d+: ReferenceError: learner is not defined$/,
+  ],
+  ['a thrown error', loop.replace('    const rows', '    null.x;\n    const rows'), /^Line \d+: TypeError: /],
+  [
+    'no train',
+    'export const config = {};',
+    /^The text has no "export const config" or no "export async function train"/,
+  ],
+  ['a name that the library lacks', loop.replace('{ Learner }', '{ Teacher }'), /SyntaxError: .*Teacher/],
+  ['bad input', loop.replace('(prompts, 16,', '([], 16,'), /sample: prompts is \[\]\./],
+])('a loop with %s is told', async (_, text, says) => {
+  await expect(facts(text, { steps: 1 })).rejects.toThrow(says);
+});
+
+test('the recorded runs of lesson 3 are complete, and their losses cancel', () => {
+  expect(run.RECORDED.runs.map(({ lr, seed }) => `${lr} ${seed}`).sort()).toEqual(
+    run.RATES.flatMap(({ lr }) => [1, 2, 3].map((seed) => `${lr} ${seed}`)).sort(),
+  );
+  for (const { reward, loss } of run.RECORDED.runs) {
+    expect(reward).toHaveLength(run.STEPS);
+    expect(loss.every((value) => value === null || Math.abs(value) < 1e-4)).toBe(true);
+  }
 });
