@@ -9,7 +9,7 @@ import { stringify } from 'yaml';
 import { describe, expect, test } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
-import { changeWords } from '../../demo/views/runs/changeWords.ts';
+import { changeWords } from '../../demo/state/changeWords.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { readZip, writeZip } from '../../src/runs/zip.ts';
 
