@@ -14,7 +14,7 @@ import { Recorded } from './recorded.tsx';
 import { measured } from '../../state/measured.ts';
 import { Card } from '../result/result.tsx';
 import { openEditor } from '../rules/rules.tsx';
-import { active, shared, state } from '../../state/stage.ts';
+import { shared, stage, state } from '../../state/stage.ts';
 
 /** Says whose curves are shown, if not those of a run of this page. */
 export function Told() {
@@ -31,7 +31,7 @@ export function Share() {
   return (
     <div class="share">
       <CopyLink />
-      {!player.value && !active.value && (
+      {['idle', 'asking'].includes(stage.value.name) && (
         <button type="button" onClick={() => void watchRecorded()}>
           Watch a recorded run
         </button>
