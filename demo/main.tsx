@@ -45,9 +45,8 @@ interface Panel {
   load: () => Promise<ComponentType>;
 }
 
-/** Panels below the tries and the curves, in their order. */
+/** Panels below the two columns, in their order. */
 const PANELS: readonly Panel[] = [
-  { id: 'ask', label: 'Ask the model', load: async () => (await import('./views/ask/panel.tsx')).AskPanel },
   { id: 'rules', label: 'Rules', load: async () => (await import('./views/rules/rules.tsx')).Rules },
   { id: 'learning', label: 'What a step learns from', load: async () => (await import('./views/steps/loss.tsx')).Loss },
   { id: 'time', label: 'Where the time goes', load: async () => (await import('./views/steps/timeBar.tsx')).TimeBar },
@@ -125,6 +124,7 @@ async function openRest(): Promise<void> {
 
 function showLowerViews(): void {
   for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
+  void import('./views/ask/panel.tsx').then(({ AskPanel }) => show(<AskPanel />, 'ask'));
   void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
   void import('./views/rules/breakIt.tsx').then(({ BreakIt }) => show(<BreakIt />, 'break'));
   void import('./views/runs/runs.tsx').then(({ Runs }) => show(<Runs />, 'runs'));

@@ -28,7 +28,7 @@ const SCREENS: readonly Screen[] = [
   {
     title: 'A model that learns',
     text: 'This small model answers word problems. In each step it tries every problem several times. GRPO compares the tries at a problem, makes the better ones more likely, and the others less. The large numbers show the share that it solves.',
-    press: 'Start, at the top',
+    press: 'Start',
     waits: 'step 5',
     isDone: () => active.value && stepsDone.value >= 5,
   },

@@ -13,14 +13,20 @@ const GUESSES: readonly Guess[] = ['up', 'same', 'down'];
 /** The chips, the question, or what became of the share solved. */
 export function BreakIt() {
   const chosen = useSignal<Preset | undefined>(undefined);
+  const busy = useSignal(false);
   if (['asking', 'forking'].includes(stage.value.name)) return null;
   if (asked.value.reward) return <Became />;
   const apply = async ({ name, code }: Preset, guess: Guess) => {
     bet.value = { name, guess };
-    chosen.value = undefined;
-    const { applyRule } = await import('../../actions/openRules.ts');
-    await applyRule('reward', { name, code });
+    [chosen.value, busy.value] = [undefined, true];
+    try {
+      const { applyRule } = await import('../../actions/openRules.ts');
+      await applyRule('reward', { name, code });
+    } finally {
+      busy.value = false;
+    }
   };
+  if (busy.value) return <p class="break-it">Applying...</p>;
   if (chosen.value) {
     const cheat = chosen.value;
     return (
