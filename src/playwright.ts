@@ -12,6 +12,7 @@ import { judgeCourse, type Learns } from './report/course.ts';
 export { webGpuLaunchOptions };
 export type { Learns, TrainConfigInput, TrainedRun, TrainInPageOptions };
 
+/** Fixtures that `test` adds to those of Playwright. */
 export interface WebGpuFixtures {
   /**
    * Trains with an engine in `page` until the last step. The page shows nothing else meanwhile. Takes a config as an

@@ -312,7 +312,7 @@ def inspect_ai_anthropic(model, base, question):
 def verifiers(model, base, question):
     import verifiers as package
     from datasets import Dataset
-    from openai import AsyncOpenAI
+    from verifiers.types import ClientConfig
 
     def calculator(expression: str) -> str:
         """Evaluates an arithmetic expression."""
@@ -320,7 +320,7 @@ def verifiers(model, base, question):
 
     dataset = Dataset.from_list([{"question": question, "answer": ""}])
     env = package.ToolEnv(eval_dataset=dataset, tools=[calculator], rubric=package.Rubric(), max_turns=MAX_TURNS)
-    client = AsyncOpenAI(base_url=base)
+    client = ClientConfig(api_base_url=base)
     results = asyncio.run(env.evaluate(client, model, num_examples=1, rollouts_per_example=1))
     outputs = results["outputs"] if isinstance(results, dict) else results
     completion = outputs[0]["completion"] if "completion" in outputs[0] else results["completion"][0]
@@ -335,8 +335,9 @@ def main():
         for line in sys.stdin:
             given = json.loads(line)
             answer = lambda task: client(given["model"], task["base"], task["question"])
+            run = pool.map if len(given["tasks"]) > 1 else map  # verifiers sets signals, so it needs the main thread
             try:
-                answers = list(pool.map(answer, given["tasks"]))
+                answers = list(run(answer, given["tasks"]))
             except ModuleNotFoundError as error:
                 answers = f"missing: {error.name}"
             print(json.dumps(answers), file=answers_to, flush=True)

@@ -176,6 +176,7 @@ export const STOP_REASONS = [
   'aborted',
   'error',
 ] as const;
+/** Reason why a sample ended: one of `STOP_REASONS`. */
 export type StopReason = (typeof STOP_REASONS)[number];
 
 /**

@@ -360,6 +360,17 @@ describe('/v1/responses', () => {
     expect(groups.hints).toMatchObject({ temperature: 1, reasoning_effort: 1, verbosity: 1, model: 1 });
   });
 
+  test('a value of include that is not served is a hint', async () => {
+    const { post, groups } = await apis();
+    const include = ['message.output_text.logprobs', 'reasoning.encrypted_content'];
+    expect((await post('/responses', { ...ASKED, include })).status).toBe(200);
+    expect(groups.hints).not.toHaveProperty('include');
+    expect((await post('/responses', { ...ASKED, include: [...include, 'file_search_call.results'] })).status).toBe(
+      200,
+    );
+    expect(groups.hints).toMatchObject({ include: 1 });
+  });
+
   test.each<[string, object, string, string]>([
     ['no input', { input: undefined }, 'input', 'input is a list of 0; allowed: a list of at least one'],
     [

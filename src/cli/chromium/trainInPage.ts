@@ -19,6 +19,7 @@ import { say } from '../run/progress.ts';
 import { checkpointToResume } from '../run/resume.ts';
 import { openPageEngine } from './pageEngine.ts';
 
+/** Options of `trainInPage`. */
 export interface TrainInPageOptions {
   /** Task to train on. Default: the config's. */
   task?: Task;

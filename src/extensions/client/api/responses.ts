@@ -171,6 +171,8 @@ const tool = v.pipe(
 const flag = v.nullish(v.boolean('true or false'));
 const INCLUDE = 'a list of texts';
 const LOGPROBS = 'message.output_text.logprobs';
+/** Values of `include` that are served. A reply has no reasoning items, so there is nothing to encrypt. */
+const INCLUDED = [LOGPROBS, 'reasoning.encrypted_content'];
 
 const entries = (kept: KeptResponses) => ({
   input: v.optional(inputSchema(kept), []),
@@ -222,6 +224,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
   const before = previous ? kept.conversation(previous) : undefined;
   const own = joined(input);
   const logprobs = Boolean(top) || include?.includes(LOGPROBS);
+  const notIncluded = include?.filter((name) => !INCLUDED.includes(name)) ?? [];
   const body = {
     ...rest,
     messages: [...(instructions ? [{ role: 'system', content: instructions }] : []), ...conversationOf(before), ...own],
@@ -232,6 +235,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
     ...(thoughts?.effort !== undefined && { reasoning_effort: thoughts.effort }),
     ...(most && { max_completion_tokens: most }),
     ...(logprobs && { logprobs, top_logprobs: top ?? 0 }),
+    ...(notIncluded.length > 0 && { include: notIncluded }),
     ...(stream && { stream, stream_options: { include_usage: true } }),
   };
   const answer: Answering = {
