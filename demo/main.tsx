@@ -128,8 +128,9 @@ function showLowerViews(): void {
   void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
   void import('./views/rules/breakIt.tsx').then(({ BreakIt }) => show(<BreakIt />, 'break'));
   void import('./views/runs/runs.tsx').then(({ Runs }) => show(<Runs />, 'runs'));
-  void import('./views/share/share.tsx').then(({ Share, Told }) => {
+  void import('./views/share/share.tsx').then(({ Share, Told, Watch }) => {
     show(<Share />, 'share');
+    show(<Watch />, 'watch');
     show(<Told />, 'told');
   });
   void import('./views/result/result.tsx').then(({ Result }) => show(<Result />, 'result'));

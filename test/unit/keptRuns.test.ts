@@ -57,7 +57,7 @@ describe('what changed', () => {
         config: stringify(config(...overrides)),
         changes,
         record: { started: '2026-11-26T09:02:00', name },
-      }) as SavedRun;
+      }) as unknown as SavedRun;
     const first = run([]);
     const cheat = { step: 3, rule: 'reward' as const, name: 'reward guessing', code: 'x' };
     expect(runName(first, undefined)).toMatch(/^Run of .*09:02$/);

@@ -26,17 +26,20 @@ export function Told() {
   );
 }
 
-/** The buttons to share a run. */
-export function Share() {
+/** The button that copies a link. */
+export const Share = () => (
+  <div class="share">
+    <CopyLink />
+  </div>
+);
+
+/** Offers the recorded run to a visitor who has not started one. */
+export function Watch() {
+  if (!['idle', 'asking'].includes(stage.value.name)) return null;
   return (
-    <div class="share">
-      <CopyLink />
-      {['idle', 'asking'].includes(stage.value.name) && (
-        <button type="button" onClick={() => void watchRecorded()}>
-          Watch a recorded run
-        </button>
-      )}
-    </div>
+    <button type="button" onClick={() => void watchRecorded()}>
+      Watch a recorded run
+    </button>
   );
 }
 
