@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { expect, type Page } from '@playwright/test';
 import { bundle } from '../../scripts/lib/bundle.mjs';
 import { readZip } from '../../src/runs/zip.ts';
-import { expectPoints, expectState, isFull, openPage, test, TINY } from './demo.ts';
+import { expectPoints, expectState, isFull, openDrawer, openPage, test, TINY } from './demo.ts';
 
 let folder: string;
 let webgrpo: (...args: string[]) => string;
@@ -26,6 +26,7 @@ test('a run is saved by the page, continued by the command line, and loaded into
   await openPage(page, { ...TINY, steps: 1, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
+  await openDrawer(page, 'runs');
   await expect(page.locator('.run-list > li')).toHaveCount(1);
 
   const run = await unpacked(page, 'Run (.zip, opens here and in the command line)');
