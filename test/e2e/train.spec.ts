@@ -92,7 +92,7 @@ async function expectConversations(page: Page): Promise<void> {
 
 async function savedMetrics(page: Page): Promise<Record<string, number>[]> {
   const download = page.waitForEvent('download');
-  await page.getByRole('button', { name: 'Save metrics' }).click();
+  await page.getByRole('button', { name: 'Download metrics' }).click();
   const lines = (await readFile(await (await download).path(), 'utf8')).trim().split('\n');
   return lines.map((line) => JSON.parse(line) as Record<string, number>);
 }
