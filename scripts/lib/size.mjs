@@ -44,6 +44,7 @@ function routeBytes(files, entries) {
   const load = (/** @type {string} */ name) => {
     if (loaded.has(name)) return;
     loaded.add(name);
+    if (name.endsWith('.html')) return; // it can show a program that imports files
     for (const [, file] of textOf(files, name).matchAll(/\b(?:import|from)\s*["']\.\/([^"']+\.js)["']/g))
       load(`assets/${file}`);
   };

@@ -29,34 +29,22 @@ async function open(overrides: string[] = []): Promise<Session> {
 }
 
 /**
- * Draws the tries of a problem of step 1 with the untrained model, after any live work before. Resolves when all are drawn, or `signal` aborts.
- * Rejects with a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
+ * Calls `use` with the engine, after any live work before. Resolves when it has ended; to undefined if `signal` has aborted before. Rejects with
+ * a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
  */
-export function drawGroup(problem: number, events: DrawEvents): Promise<void> {
-  const work = before.then(() => draw(problem, events));
+export function live<T>(use: (session: Session) => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  const work = before.then(() => (signal.aborted ? undefined : onEngine(use)));
   before = work.catch(() => {});
   return work;
 }
 
-interface DrawEvents {
-  onTry: (one: LoggedRollout) => void;
-  signal: AbortSignal;
-}
-
-async function draw(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
-  if (signal.aborted) return;
+async function onEngine<T>(use: (session: Session) => Promise<T>): Promise<T> {
   working = true;
   opening ??= open();
   let session: Session | undefined;
   try {
-    const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
-      import('../../../src/grpo/firstGroup.ts'),
-      import('../../../src/runs/rollouts.ts'),
-    ]);
     session = await opening;
-    const { config, engine, task, failed } = session;
-    const onSample = (sample: Parameters<typeof loggedRollouts>[0][number]) => onTry(loggedRollouts([sample], 1, 1)[0]);
-    await Promise.race([firstGroup({ config, engine, task }, { problem, onSample, signal }), failed]);
+    return await Promise.race([use(session), session.failed]);
   } catch (error) {
     session?.close();
     opening = undefined;
@@ -98,6 +86,21 @@ async function trainSteps(steps: number, overrides: string[], { onStep, signal }
   } finally {
     session.close();
   }
+}
+
+interface DrawEvents {
+  onTry: (one: LoggedRollout) => void;
+  signal: AbortSignal;
+}
+
+/** Draws the tries of a problem of step 1 with the untrained model; see `live`. Resolves when all are drawn, or `signal` aborts. */
+export async function drawGroup(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
+  const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
+    import('../../../src/grpo/firstGroup.ts'),
+    import('../../../src/runs/rollouts.ts'),
+  ]);
+  const onSample = (sample: Parameters<typeof loggedRollouts>[0][number]) => onTry(loggedRollouts([sample], 1, 1)[0]);
+  await live(({ config, engine, task }) => firstGroup({ config, engine, task }, { problem, onSample, signal }), signal);
 }
 
 function closeWhenUnused(): void {

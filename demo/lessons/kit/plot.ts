@@ -2,19 +2,19 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 
-const attribute = (text: string): string =>
+export const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
-const round = (value: number): string => String(Math.round(value * 10) / 10);
+export const round = (value: number): string => String(Math.round(value * 10) / 10);
 
 /** Returns a picture with a description for screen readers. */
-const picture = (className: string, width: number, height: number, label: string, content: string): string =>
+export const picture = (className: string, width: number, height: number, label: string, content: string): string =>
   `<svg class="${className}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${attribute(label)}">${content}</svg>`;
 
-const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
+export const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
   `<line class="${className}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
 
-const text = (className: string, x: number, y: number, content: string): string =>
+export const text = (className: string, x: number, y: number, content: string): string =>
   `<text class="${className}" x="${round(x)}" y="${round(y)}">${attribute(content)}</text>`;
 
 const BAR = { width: 240, height: 30 };
@@ -218,4 +218,103 @@ export function boardPlot(
     `<polyline class="curve all" points="${points(band.map(({ mean }) => mean)).join(' ')}"/>`,
   ];
   return picture('board', width, height, label, content.join(''));
+}
+
+/** A curve over steps. Values are null at steps without one. */
+export interface NamedCurve {
+  name: string;
+  /** Class of its line: curve, curve-a, curve-b, curve-c, faint, guess. */
+  className: string;
+  /** Step and value of each point. */
+  points: readonly (readonly [number, number])[];
+  /** Lower and upper edge at each point, drawn as an area. */
+  band?: readonly (readonly [number, number, number])[];
+}
+
+interface CurvesOptions {
+  /** Last step. */
+  steps: number;
+  /** Range of the vertical axis. */
+  y: readonly [number, number];
+  /** Name of the vertical axis. */
+  of: string;
+  /** Step that a line marks. */
+  at?: number | undefined;
+  height?: number;
+}
+
+/** Where curvesPlot draws: pixels of a step and a value, and the way back. */
+export function curvesScale({ steps, y: [low, high], height = 220 }: CurvesOptions) {
+  const { width, left, right, top } = CHART;
+  const floor = height - 34;
+  const x = (step: number) => left + 8 + (step / steps) * (width - left - 8 - right);
+  const y = (value: number) => floor - ((value - low) / (high - low)) * (floor - top);
+  return {
+    ...{ width, height, x, y },
+    stepAt: (pixel: number) => ((pixel - left - 8) / (width - left - 8 - right)) * steps,
+    valueAt: (pixel: number) => low + ((floor - pixel) / (floor - top)) * (high - low),
+  };
+}
+
+/** Draws curves over steps. Each has its name at its end, unless there is only one. */
+export function curvesPlot(curves: readonly NamedCurve[], options: CurvesOptions, label: string): string {
+  const { steps, y: range, of, at } = options;
+  const { width, height, x, y } = curvesScale(options);
+  const within = (value: number) => y(Math.max(range[0], Math.min(range[1], value)));
+  const path = (points: readonly (readonly [number, number])[]) =>
+    points.map(([step, value]) => `${round(x(step))},${round(within(value))}`).join(' ');
+  const grid = [range[0], (range[0] + range[1]) / 2, range[1]].flatMap((value) => [
+    line('grid', x(0), y(value), x(steps), y(value)),
+    text('tick end', x(0) - 4, y(value) + 4, short(value)),
+  ]);
+  const marks = [0, steps / 2, steps].map((step) =>
+    text('tick middle', x(step), height - 20, String(Math.round(step))),
+  );
+  const areas = curves.flatMap(({ band, className }) => {
+    if (!band) return [];
+    const upper = band.map(([step, , high]) => [step, high] as const);
+    const lower = band.map(([step, low]) => [step, low] as const).reverse();
+    return `<polygon class="area ${className}" points="${path([...upper, ...lower])}"/>`;
+  });
+  const lines = curves.map(
+    ({ className, points }) => `<polyline class="curve ${className}" points="${path(points)}"/>`,
+  );
+  const ends = apart(
+    curves.flatMap(({ name, points }) => (points.length > 0 ? { name, y: within(points.at(-1)![1]) } : [])),
+  );
+  const names = curves.length > 1 ? ends.map((end) => text('tick end', x(steps), end.y - 6, end.name)) : [];
+  const content = [
+    ...grid,
+    ...marks,
+    ...areas,
+    at === undefined ? '' : line('mean', x(at), y(range[0]), x(at), y(range[1])),
+    ...lines,
+    ...names,
+    text('tick', 0, 11, of),
+    text('tick middle', x(steps / 2), height - 4, 'step'),
+  ];
+  return picture('plot', width, height, label, content.join(''));
+}
+
+/** Moves names apart that would cover each other. */
+function apart(ends: { name: string; y: number }[]): { name: string; y: number }[] {
+  const sorted = ends.toSorted((a, b) => b.y - a.y);
+  for (let i = 1; i < sorted.length; i++) sorted[i].y = Math.min(sorted[i].y, sorted[i - 1].y - 13);
+  return sorted;
+}
+
+/** Draws shares of a whole as one bar, with the name and size of each part below. */
+export function sharesPlot(parts: readonly { name: string; value: number; shown: string }[], label: string): string {
+  const total = parts.reduce((sum, { value }) => sum + value, 0);
+  const { width } = CHART;
+  let from = 0;
+  const content = parts.map(({ name, value, shown }, i) => {
+    const size = (value / total) * width;
+    const box = `<rect class="part-${i}" x="${round(from)}" y="4" width="${round(size)}" height="26"/>`;
+    from += size;
+    const row = 50 + 18 * i;
+    const key = `<rect class="part-${i}" x="0" y="${row - 10}" width="12" height="12"/>`;
+    return box + key + text('', 18, row, name) + text('end', width, row, shown);
+  });
+  return picture('shares', width, 50 + 18 * parts.length - 8, label, content.join(''));
 }

@@ -19,6 +19,8 @@ interface Lesson {
   exercises: readonly Exercise[];
   /** Ids of what else a reader can solve. */
   solvable?: readonly string[];
+  /** Pictures that belong to an exercise, by its number. */
+  pictures?: Readonly<Record<string, () => ComponentChild>>;
 }
 
 /** Replaces the content of every element that has the attribute. */
@@ -37,10 +39,11 @@ function showAlone(figure: string): void {
   place.setAttribute('data-alone', '');
 }
 
-export function openLesson({ figures, predictions, exercises, solvable = [] }: Lesson): void {
+export function openLesson({ figures, predictions, exercises, solvable = [], pictures = {} }: Lesson): void {
   if (embedded !== null) showAlone(embedded);
   fill('data-predict', (id) => ((Prediction) => <Prediction />)(predictions[id]));
   fill('data-figure', (id) => ((Shown) => <Shown />)(figures[id]));
+  fill('data-picture', (id) => ((Shown) => <Shown />)(pictures[id]));
   fill('data-exercise', (id) => <ExerciseView exercise={exercises.find((one) => one.id === id)!} />);
   fill('data-progress', () => <Progress ids={[...exercises.map(({ id }) => id), ...solvable]} />);
   for (const place of document.querySelectorAll<HTMLElement>('dfn[data-term]')) {
