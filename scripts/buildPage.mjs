@@ -5,7 +5,7 @@
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { withFilePolicy } from './lib/contentPolicy.mjs';
 import { bundlePage, inline } from './lib/inline.mjs';
@@ -29,25 +29,32 @@ function wholeAddress(address) {
 }
 
 /**
- * Vite plugin: embeds the engine's worker as text, because a page opened from a file cannot load a worker script. tfjs is left out: it
- * would be most of the text.
+ * Files that start a worker, by the name of its script, and the text's source.
+ * @type {Record<string, { script: string, text: string }>}
+ */
+const WORKERS = {
+  '/demo/engine/engineWorker.ts': { script: './engine.worker.ts', text: '../../src/workers/engine.worker.ts' },
+  '/demo/lessons/kit/loop.ts': { script: './loopWorker.ts', text: './loopWorker.ts' },
+};
+
+/**
+ * Vite plugin: embeds workers as text, because a page opened from a file cannot load a worker script. tfjs is left out: it would be most of
+ * the text.
  * @returns {import('vite').Plugin}
  */
 function workerAsText() {
-  const started = "new Worker(new URL('./engine.worker.ts', import.meta.url), { type: 'module' })";
   return {
     name: 'worker-as-text',
     enforce: 'pre',
     transform(code, id) {
-      if (!id.endsWith('/demo/engine/engineWorker.ts')) return null;
+      const found = Object.entries(WORKERS).find(([file]) => id.endsWith(file));
+      if (!found) return null;
+      const [, { script, text }] = found;
+      const started = `new Worker(new URL('${script}', import.meta.url), { type: 'module' })`;
       if (!code.includes(started)) throw new Error(`buildPage.mjs looks for ${started} in ${id}.`);
-      const text = "import engineWorkerText from '../../src/workers/engine.worker.ts?inline-worker';\n";
       return (
-        text +
-        code.replace(
-          started,
-          "new Worker(URL.createObjectURL(new Blob([engineWorkerText], { type: 'text/javascript' })))",
-        )
+        `import workerText from '${text}?inline-worker';\n` +
+        code.replace(started, "new Worker(URL.createObjectURL(new Blob([workerText], { type: 'text/javascript' })))")
       );
     },
   };
@@ -75,16 +82,20 @@ export async function buildFolder(folder, url) {
  * @param {string} [entry]
  */
 export async function buildFile(file, entry = join(DEMO, 'index.html')) {
+  const up = '../'.repeat(relative(DEMO, entry).split(/[\\/]/).length - 1);
+  const main = `"${up}index.html`;
+  const scripts = entry.includes('/lessons/') ? ' blob:' : ''; // the loops that readers of a lesson write
   const html = await bundlePage(entry, {
     plugins: [inline(), lessonStills(), workerAsText()],
     policy: (page) =>
       withFilePolicy(
         page
-          // The page next to a lesson is one file too.
-          .replaceAll('"../../index.html', '"../../webgrpo.html')
+          // The page next to the lessons is one file too.
+          .replaceAll(main, up === '' ? main : `"${up}webgrpo.html`)
           // Removes the script that says that modules need a server, because the file needs none.
           .replace(/<script>[^]*?<\/script>/, '')
           .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
+        scripts,
       ),
   });
   mkdirSync(join(file, '..'), { recursive: true });
@@ -109,9 +120,10 @@ try {
   say(`${values.out}/page/: for any static host`);
   const bytes = await buildFile(join(out, 'webgrpo.html'));
   say(`${values.out}/webgrpo.html: the page in one file, ${(bytes / 1e6).toFixed(1)} MB`);
-  for (const [name, entry] of Object.entries(lessonPages())) {
-    const size = await buildFile(join(out, 'lessons', name, 'index.html'), entry);
-    say(`${values.out}/lessons/${name}/index.html: a lesson in one file, ${(size / 1e6).toFixed(1)} MB`);
+  for (const entry of Object.values(lessonPages())) {
+    const file = relative(DEMO, entry);
+    const size = await buildFile(join(out, file), entry);
+    say(`${join(values.out, file)}: in one file, ${(size / 1e6).toFixed(1)} MB`);
   }
 } catch (error) {
   exitOnSetupError(error);

@@ -3,22 +3,9 @@
 import { batch, effect, signal } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { config, history, tries } from '../state/page.ts';
-import { fetchBytes } from '../engine/configs.ts';
-import url from './gsm8k-tool.bin?url';
-
-/** Content of the file, stored as gzipped JSON. */
-interface Recording {
-  command: string;
-  commit: string;
-  adapter: string;
-  date: string;
-  config: string;
-  history: Metrics[];
-  tries: LoggedRollout[];
-}
+import { openRecording, type Recording } from './recording.ts';
 
 /** Steps per second at speed 1. */
 const STEPS_PER_S = 2;
@@ -35,9 +22,7 @@ export class Player {
   #endings: (() => void)[] = [];
 
   static async open(): Promise<Player> {
-    const stream = new Blob([await fetchBytes(url, 'The recorded run')]).stream();
-    const text = await new Response(stream.pipeThrough(new DecompressionStream('gzip'))).text();
-    return new Player(JSON.parse(text) as Recording);
+    return new Player(await openRecording());
   }
 
   private constructor(recording: Recording) {

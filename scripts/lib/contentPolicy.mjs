@@ -14,12 +14,13 @@ export const withReportPolicy = (html) => withPolicy(html, `${COMMON}; img-src d
 /**
  * Adds the policy of the page in one file, which has no server.
  * @param {string} html
+ * @param {string} [scripts] more sources of scripts, after a blank
  */
-export const withFilePolicy = (html) =>
+export const withFilePolicy = (html, scripts = '') =>
   withPolicy(
     html,
     `${COMMON}; img-src data: blob:; connect-src https: http: ws: wss: blob: data:; worker-src blob:; ` +
-      `script-src 'wasm-unsafe-eval' ${hashes(html)}`,
+      `script-src 'wasm-unsafe-eval'${scripts} ${hashes(html)}`,
   );
 
 /**

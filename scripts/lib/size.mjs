@@ -44,6 +44,7 @@ function routeBytes(files, entries) {
   const load = (/** @type {string} */ name) => {
     if (loaded.has(name)) return;
     loaded.add(name);
+    if (name.endsWith('.html')) return; // it can show a program that imports files
     for (const [, file] of textOf(files, name).matchAll(/\b(?:import|from)\s*["']\.\/([^"']+\.js)["']/g))
       load(`assets/${file}`);
   };
@@ -81,9 +82,9 @@ function pageBytes(files) {
     'page, engine worker': routeBytes(files, worker),
     ...Object.fromEntries(
       [...files.keys()]
-        .filter((name) => /^lessons\/[^/]+\/index\.html$/.test(name))
+        .filter((name) => /^lessons\/.*\bindex\.html$/.test(name))
         .map((html) => [
-          `lesson ${html.split('/')[1]}, first paint`,
+          `lesson ${html.split('/').at(-2)}, first paint`,
           routeBytes(files, [html, ...filesOf(files, html)]),
         ]),
     ),

@@ -4,35 +4,10 @@ import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, skipUnlessFull, test } from './demo.ts';
+import { exercise, figure, openLessonAt, solve, write } from './lesson.ts';
 
 const LESSON = '/lessons/1-groups/index.html';
-
-const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
-const exercise = (page: Page, id: string) => page.getByRole('region', { name: `Exercise ${id}` });
-
-/** Opens the lesson. The page must not log an error, and must not ask any other server. */
-async function openLesson(page: Page, query = ''): Promise<string[]> {
-  const wrong: string[] = [];
-  page.on('pageerror', (error) => wrong.push(error.message));
-  page.on('console', (message) => {
-    if (message.type() === 'error') wrong.push(message.text());
-  });
-  page.on('request', (request) => {
-    const url = new URL(request.url());
-    if (!/^(data|blob):$/.test(url.protocol) && url.hostname !== '127.0.0.1') wrong.push(url.href);
-  });
-  await page.goto(LESSON + query);
-  await expect(page.locator('.one-try').first()).toBeVisible();
-  return wrong;
-}
-
-/** Replaces a code cell's text by keyboard. */
-async function write(page: Page, id: string, code: string): Promise<void> {
-  await exercise(page, id).scrollIntoViewIfNeeded(); // the editor is loaded when it comes near the screen
-  await exercise(page, id).locator('.cm-content').focus();
-  await page.keyboard.press('ControlOrMeta+a');
-  await page.keyboard.insertText(code);
-}
+const openLesson = (page: Page, query = '') => openLessonAt(page, LESSON + query, '.one-try');
 
 test('lesson 1 is done by keyboard alone, and draws a group in the tab', async ({ page }) => {
   const wrong = await openLesson(page);
@@ -56,25 +31,7 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
     .press('Home');
   await expect(figure(page, '1.2').locator('.says')).toContainText('63% of the groups of 2 agree');
 
-  for (const one of EXERCISES) {
-    const place = exercise(page, one.id);
-    if (one.kind === 'code') {
-      await write(page, one.id, one.wrong[0].given);
-      await page.keyboard.press('Control+Enter');
-      await expect(place.locator('.result')).toHaveText(one.wrong[0].says);
-      await expect(place.locator('.hint')).toBeVisible();
-      await write(page, one.id, one.answer);
-      await page.keyboard.press('Control+Enter');
-    } else if (one.kind === 'ticks') {
-      for (const id of one.answer)
-        await place.getByLabel(one.options.find((option) => option.id === id)!.label, { exact: true }).press('Space');
-      await place.getByRole('button', { name: 'Check' }).press('Enter');
-    } else {
-      for (const [f, field] of one.fields.entries()) await place.getByLabel(field).fill(`${one.answer[f]}`);
-      await place.getByLabel(one.fields[0]).press('Enter');
-    }
-    await expect(place.locator('.result')).toHaveText(`Right. ${one.why}`);
-  }
+  for (const one of EXERCISES) await solve(page, one);
   await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
 
   await first.getByRole('button', { name: /^Draw it here/ }).press('Enter');
@@ -92,7 +49,7 @@ test('every mistake of an exercise gets its own sentence, then the hint and the 
     if (one.kind !== 'code') continue;
     const place = exercise(page, one.id);
     for (const { given, says } of one.wrong) {
-      await write(page, one.id, given);
+      await write(page, place, given);
       await place.getByRole('button', { name: 'Run' }).click();
       await expect(place.locator('.result')).toHaveText(says);
     }

@@ -11,6 +11,7 @@ import { pathToFileURL } from 'node:url';
 import { expect } from '@playwright/test';
 import { hasNatsServer } from '../natsServer.ts';
 import { address, expectPoints, expectState, points, test, TINY } from './demo.ts';
+import { figure, openLessonAt, write } from './lesson.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 
 const URL_OF_PAGE = 'https://example.org/webgrpo/';
@@ -85,6 +86,17 @@ test('the single file trains from a disk, without a server', async ({ page }) =>
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await expect(page).toHaveURL(/seed=7/);
   expect(asked).toEqual([`${file}${query}`]);
+});
+
+test('the loop of a lesson in one file trains from a disk, without a server', async ({ page }) => {
+  const file = pathToFileURL(join(folder, 'lessons', '3-run', 'index.html')).href;
+  const wrong = await openLessonAt(page, file, '[data-figure="3.1"] svg');
+  const first = figure(page, '3.1');
+  const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
+  await write(page, first, loop.replace('steps = 60', 'steps = 2'));
+  await first.getByRole('button', { name: /^Run it here/ }).click();
+  await expect(first.getByText(/^Done: 2 updates in /)).toBeVisible();
+  expect(wrong).toEqual([file]);
 });
 
 test('the single file plays the recorded run without WebGPU', async ({ page }) => {

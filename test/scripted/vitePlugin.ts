@@ -6,8 +6,11 @@
 import { resolve } from 'node:path';
 import type { Connect, Plugin } from 'vite';
 
-const WORKER = resolve('demo/engine/engine.worker.ts');
-const SCRIPTED = resolve('test/scripted/engine.worker.ts');
+/** Workers with a GPU, and the scripted ones in their place. */
+const SCRIPTED: Readonly<Record<string, string>> = {
+  [resolve('demo/engine/engine.worker.ts')]: resolve('test/scripted/engine.worker.ts'),
+  [resolve('demo/lessons/kit/loopWorker.ts')]: resolve('test/scripted/loop.worker.ts'),
+};
 
 /** Replaces the browser's adapter. If a test stores a promise as `adapterFound`, that one answers instead. */
 const ADAPTER = `if (navigator.gpu) GPU.prototype.requestAdapter = async () => {
@@ -26,7 +29,10 @@ const answer: Connect.SimpleHandleFunction = ({ headers, url }, response) => {
 const scriptedWorker = (): Plugin => ({
   name: 'scripted-worker',
   enforce: 'pre',
-  load: (id) => (id.split('?')[0] === WORKER ? `import ${JSON.stringify(SCRIPTED)};` : null),
+  load: (id) => {
+    const scripted = SCRIPTED[id.split('?')[0]];
+    return scripted ? `import ${JSON.stringify(scripted)};` : null;
+  },
 });
 
 /** Returns the plugins of the mode; empty in other modes. */

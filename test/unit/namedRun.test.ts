@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { passInterval } from '../../src/report/passInterval.ts';
 import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
@@ -41,6 +42,20 @@ test.each([
   expect(status, told).toBe(0);
   expect(told).toContain(`model: ${model},`);
   expect(stdout).toMatch(new RegExp(`^  ${model}, 2 problems: pass@1 `, 'm'));
+});
+
+test('eval writes the outcome of every sampled try by problem, and prints the interval of its pass rate', async () => {
+  const file = join(root, 'outcomes.json');
+  const tries = ['data.valMaxSamples=5', 'rollout.valKwargs.n=3'];
+  const { status, stdout, told } = await start('eval', run, '--outcomes', file, ...tries);
+  expect(status, told).toBe(0);
+  const outcomes = JSON.parse(readFileSync(file, 'utf8')) as { problems: string[]; tries: number[][] };
+  expect(outcomes.problems).toEqual([0, 1, 2, 3, 4].map((index) => `held-out-${index}`));
+  expect(outcomes.tries.map(({ length }) => length)).toEqual([3, 3, 3, 3, 3]);
+  const rate = outcomes.tries.flat().reduce((a, b) => a + b) / 15;
+  expect(stdout).toContain(`pass@1 ${rate.toFixed(3)},`);
+  const { low, high } = passInterval(outcomes.tries);
+  expect(stdout).toContain(`  95% interval of pass@1, over problems: ${low.toFixed(3)} to ${high.toFixed(3)}\n`);
 });
 
 test('eval: a model that is given is evaluated instead of the run', async () => {

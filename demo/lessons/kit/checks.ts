@@ -1,6 +1,8 @@
 /** Exercises of a lesson, as data, and the check of each kind. The tests walk through the same data. */
 
+import { describe } from '../../../src/errors.ts';
 import type { Rule as OpenRule, RuleTokens } from '../../../src/extensions/modules/index.ts';
+import { LoopError, type LoopFacts, type LoopStep } from './runLoop.ts';
 
 /** Fields of all exercises. `judge` returns the sentence for a mistake, or undefined for a right answer. */
 interface Common<Given> {
@@ -45,7 +47,35 @@ export interface NumbersExercise extends Common<number[]> {
   judge(numbers: readonly number[]): string | undefined;
 }
 
-export type Exercise = CodeExercise | TickExercise | NumbersExercise;
+/** A sentence to choose. An answer is its id. */
+export interface ChoiceExercise extends Common<string> {
+  kind: 'choice';
+  options: { id: string; label: string }[];
+  judge(chosen: string): string | undefined;
+}
+
+/** A name to choose for each item. An answer is the list of their ids. */
+export interface MatchExercise extends Common<string[]> {
+  kind: 'match';
+  items: string[];
+  options: { id: string; label: string }[];
+  judge(chosen: readonly string[]): string | undefined;
+}
+
+/** A training loop to complete. It runs in a worker and needs a GPU. */
+export interface LoopExercise extends Common<string> {
+  kind: 'loop';
+  start: string;
+  /** Folder of the shipped model that is trained. */
+  checkpoint: string;
+  steps: number;
+  judge(facts: LoopFacts): string | undefined;
+}
+
+/** An exercise that is checked without running code. */
+export type PlainExercise = TickExercise | NumbersExercise | ChoiceExercise | MatchExercise;
+
+export type Exercise = CodeExercise | LoopExercise | PlainExercise;
 
 /** Result of a check. */
 export interface Checked {
@@ -61,11 +91,30 @@ const RIGHT = 'Right.';
 const checked = (mistake: string | undefined, why: string): Checked =>
   mistake === undefined ? { ok: true, says: `${RIGHT} ${why}` } : { ok: false, says: mistake };
 
-/** Checks ticked boxes or numbers. */
-export function check(exercise: TickExercise | NumbersExercise, given: readonly (string | number)[]): Checked {
-  const mistake =
-    exercise.kind === 'ticks' ? exercise.judge(given as readonly string[]) : exercise.judge(given as readonly number[]);
-  return checked(mistake, exercise.why);
+/** Checks an answer of the exercise's kind. */
+export function check(exercise: PlainExercise, given: PlainExercise['answer']): Checked {
+  const judge = exercise.judge as (given: PlainExercise['answer']) => string | undefined;
+  return checked(judge(given), exercise.why);
+}
+
+/** Checks what a loop did. */
+export const checkLoopFacts = (exercise: LoopExercise, facts: LoopFacts): Checked =>
+  checked(exercise.judge(facts), exercise.why);
+
+/** Runs the reader's loop for the steps of the exercise, and checks what it did. undefined = it was stopped. */
+export async function checkLoop(
+  exercise: LoopExercise,
+  text: string,
+  { onStep, signal }: { onStep: (step: LoopStep) => void; signal: AbortSignal },
+): Promise<Checked | undefined> {
+  const { runInWorker } = await import('./loop.ts');
+  const { checkpoint, steps } = exercise;
+  try {
+    const facts = await runInWorker({ text, checkpoint, options: { steps }, mostUpdates: steps, onStep, signal });
+    return facts && checkLoopFacts(exercise, facts);
+  } catch (error) {
+    return { ok: false, says: describe(error), line: error instanceof LoopError ? error.line : undefined };
+  }
 }
 
 /** Runs the reader's function in a sandbox, and checks what it returned. A function that throws or does not end is a mistake. */

@@ -7,8 +7,12 @@ import {
   check,
   type Checked,
   checkCode,
+  checkLoop,
+  type ChoiceExercise,
   type CodeExercise,
   type Exercise,
+  type LoopExercise,
+  type MatchExercise,
   type NumbersExercise,
   type TickExercise,
 } from './checks.ts';
@@ -37,8 +41,10 @@ export function ExerciseView({ exercise }: { exercise: Exercise }) {
         Exercise {exercise.id}. {exercise.title} {solved && <span class="solved">solved</span>}
       </h3>
       <p>{exercise.task}</p>
-      {exercise.kind === 'code' && <Code exercise={exercise} />}
+      {(exercise.kind === 'code' || exercise.kind === 'loop') && <Code exercise={exercise} />}
       {exercise.kind === 'ticks' && <Ticks exercise={exercise} />}
+      {exercise.kind === 'choice' && <Choice exercise={exercise} />}
+      {exercise.kind === 'match' && <Match exercise={exercise} />}
       {exercise.kind === 'numbers' && <Numbers exercise={exercise} />}
     </section>
   );
@@ -68,19 +74,30 @@ function Said({ exercise, result, mistakes, onAnswer }: SaidProps) {
   );
 }
 
-function Code({ exercise }: { exercise: CodeExercise }) {
+/** Code that runs in a sandbox, or a loop that runs in a worker until its end or Stop. */
+function Code({ exercise }: { exercise: CodeExercise | LoopExercise }) {
   const { result, mistakes, show } = useChecks(exercise);
   const code = useSignal(exercise.start);
-  const [running, setRunning] = useState(false);
+  const [running, setRunning] = useState<AbortController | undefined>(undefined);
+  const [progressed, setProgressed] = useState('');
   const run = async () => {
     if (running) return;
-    setRunning(true);
+    const stop = new AbortController();
+    setRunning(stop);
+    if (exercise.kind === 'loop') setProgressed('Opening the model...');
+    const onStep = ({ step }: { step: number }) =>
+      setProgressed(`Step ${step}${exercise.kind === 'loop' ? ` of ${exercise.steps}` : ''}.`);
     try {
-      show(await checkCode(exercise, code.peek()));
+      const checked =
+        exercise.kind === 'code'
+          ? await checkCode(exercise, code.peek())
+          : await checkLoop(exercise, code.peek(), { onStep, signal: stop.signal });
+      if (checked) show(checked);
     } catch (error) {
       show({ ok: false, says: `The sandbox did not start (${String(error)}). Reload the page and run it again.` });
     } finally {
-      setRunning(false);
+      setRunning(undefined);
+      setProgressed('');
     }
   };
   return (
@@ -93,13 +110,20 @@ function Code({ exercise }: { exercise: CodeExercise }) {
     >
       <CodeField label={`Code of exercise ${exercise.id}`} code={code} result={result} />
       <div class="buttons">
-        <button type="button" class="primary" aria-disabled={running} onClick={() => void run()}>
+        <button type="button" class="primary" aria-disabled={running !== undefined} onClick={() => void run()}>
           {running ? 'Running...' : 'Run'}
         </button>
+        {exercise.kind === 'loop' && running && (
+          <button type="button" onClick={() => running.abort()}>
+            Stop
+          </button>
+        )}
         <button type="button" onClick={() => (code.value = exercise.start)}>
           Reset
         </button>
-        <span class="note">or Ctrl+Enter. Tab leaves the editor.</span>
+        <span class="note" role="status">
+          {progressed || 'or Ctrl+Enter. Tab leaves the editor.'}
+        </span>
       </div>
       <Said exercise={exercise} result={result} mistakes={mistakes} onAnswer={() => (code.value = exercise.answer)} />
     </div>
@@ -151,7 +175,7 @@ export function CodeField({
       ) : (
         <textarea
           aria-label={label}
-          rows={9}
+          rows={Math.max(9, (code.value ?? '').split('\n').length)}
           spellcheck={false}
           value={code.value}
           onInput={(event) => (code.value = event.currentTarget.value)}
@@ -175,7 +199,7 @@ function Ticks({ exercise }: { exercise: TickExercise }) {
           </label>
         ))}
       </div>
-      <button type="button" class="primary" onClick={() => show(check(exercise, ticked))}>
+      <button type="button" class="primary" onClick={() => show(check(exercise, [...ticked]))}>
         Check
       </button>
       <Said exercise={exercise} result={result} mistakes={mistakes} onAnswer={() => setTicked(exercise.answer)} />
@@ -221,6 +245,75 @@ function Numbers({ exercise }: { exercise: NumbersExercise }) {
         mistakes={mistakes}
         onAnswer={() => setTexts(exercise.answer.map(String))}
       />
+    </form>
+  );
+}
+
+function Choice({ exercise }: { exercise: ChoiceExercise }) {
+  const { result, mistakes, show } = useChecks(exercise);
+  const [chosen, choose] = useState('');
+  const name = useOwnId();
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        show(chosen === '' ? { ok: false, says: 'Choose a sentence first.' } : check(exercise, chosen));
+      }}
+    >
+      <fieldset aria-label="Sentences">
+        {exercise.options.map(({ id, label }) => (
+          <label key={id} class="choice">
+            <input type="radio" name={name} checked={chosen === id} onChange={() => choose(id)} />
+            {label}
+          </label>
+        ))}
+      </fieldset>
+      <button type="submit" class="primary">
+        Check
+      </button>
+      <Said exercise={exercise} result={result} mistakes={mistakes} onAnswer={() => choose(exercise.answer)} />
+    </form>
+  );
+}
+
+function Match({ exercise }: { exercise: MatchExercise }) {
+  const { result, mistakes, show } = useChecks(exercise);
+  const [chosen, choose] = useState<readonly string[]>(exercise.items.map(() => ''));
+  const id = useOwnId();
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        show(
+          chosen.includes('')
+            ? { ok: false, says: 'One of them has no choice yet. Choose for each.' }
+            : check(exercise, [...chosen]),
+        );
+      }}
+    >
+      <div class="fields">
+        {exercise.items.map((item, k) => (
+          <div class="field" key={item}>
+            <label for={`${id}-${k}`}>{item}</label>
+            <select
+              id={`${id}-${k}`}
+              value={chosen[k]}
+              onChange={(event) => choose(chosen.map((one, i) => (i === k ? event.currentTarget.value : one)))}
+            >
+              <option value="">choose</option>
+              {exercise.options.map((option) => (
+                <option key={option.id} value={option.id}>
+                  {option.label}
+                </option>
+              ))}
+            </select>
+          </div>
+        ))}
+      </div>
+      <button type="submit" class="primary">
+        Check
+      </button>
+      <Said exercise={exercise} result={result} mistakes={mistakes} onAnswer={() => choose(exercise.answer)} />
     </form>
   );
 }

@@ -1,6 +1,7 @@
 /** Live work of a lesson: an engine that is opened at the first press, and closed when the page was out of sight for a minute. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import type { Metrics } from '../../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Session } from '../../engine/session.ts';
 
@@ -13,8 +14,8 @@ let before: Promise<unknown> = Promise.resolve();
 let working = false;
 let closing: ReturnType<typeof setTimeout> | undefined;
 
-/** Opens the shipped model with its recipe. */
-async function open(): Promise<Session> {
+/** Opens the shipped model with its recipe. @param overrides settings, as `key=value` */
+async function open(overrides: string[] = []): Promise<Session> {
   const [{ Session }, { fetchConfig }, { parseTrainConfig }, { findAdapter }] = await Promise.all([
     import('../../engine/session.ts'),
     import('../../engine/configs.ts'),
@@ -23,7 +24,7 @@ async function open(): Promise<Session> {
   ]);
   await findAdapter(); // says what to do without a GPU
   const text = await fetchConfig('gsm8k-tool');
-  const config: TrainConfig = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', note: () => {} });
+  const config: TrainConfig = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', overrides, note: () => {} });
   return Session.open(config, { hub: undefined, onDownload: () => {} }, new Promise<never>(() => {}));
 }
 
@@ -50,6 +51,40 @@ async function onEngine<T>(use: (session: Session) => Promise<T>): Promise<T> {
     throw error;
   } finally {
     working = false;
+  }
+}
+
+interface TrainingEvents {
+  onStep: (metrics: Metrics) => void;
+  signal: AbortSignal;
+}
+
+/**
+ * Trains the shipped model from its start, after any live work before, on an engine of its own. Resolves after `steps` steps, or when `signal`
+ * aborts. Rejects with a text for the reader if a GPU is missing or the engine fails.
+ */
+export function trainHere(steps: number, overrides: string[], events: TrainingEvents): Promise<void> {
+  const work = before.then(() => trainSteps(steps, overrides, events));
+  before = work.catch(() => {});
+  return work;
+}
+
+async function trainSteps(steps: number, overrides: string[], { onStep, signal }: TrainingEvents): Promise<void> {
+  if (signal.aborted) return;
+  const { GrpoTrainer } = await import('../../../src/grpo/trainer.ts');
+  const session = await open(overrides);
+  const { config, engine, task, failed } = session;
+  const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  try {
+    const trainer = new GrpoTrainer({ config, engine, task });
+    for (let step = 1; step <= steps && !signal.aborted; step++) {
+      const work = trainer.step();
+      work.catch(() => {}); // after a stop the closed session rejects it
+      const finished = await Promise.race([work, failed, stopped]);
+      if (finished) onStep(finished.metrics);
+    }
+  } finally {
+    session.close();
   }
 }
 

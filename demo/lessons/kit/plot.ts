@@ -1,6 +1,6 @@
 /** Figures as SVG text, for the page and for the pictures in its HTML. No number of a figure comes from elsewhere than its arguments. */
 
-import { signed } from '../../../src/ui/format.ts';
+import { short, signed } from '../../../src/ui/format.ts';
 
 export const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
@@ -136,4 +136,185 @@ export function rowsPlot(rows: readonly { name: string; values: readonly number[
     ].join('');
   });
   return picture('rows', ROWS.width, height, label, content.join(''));
+}
+
+const RUN = { width: 260, height: 120, left: 40, right: 8, top: 8, bottom: 20 };
+
+/** A curve over steps 0, 1, 2, ...; null = not measured. */
+export type Curve = readonly (number | null)[];
+
+interface RunPlotOptions {
+  step?: number;
+  last?: number;
+  behind?: readonly Curve[];
+  most?: number;
+}
+
+/**
+ * Draws a run's curve, and other runs' curves paler behind it. A value without neighbours is a dot. The axis has 0 and every value.
+ * @param step marked step
+ * @param last step at the end of the axis
+ * @param most value that the axis reaches at least
+ */
+export function runPlot(
+  curve: Curve,
+  label: string,
+  { step, last = curve.length - 1, behind = [], most: least = 0 }: RunPlotOptions = {},
+): string {
+  const { width, height, left, right, top, bottom } = RUN;
+  const all = [curve, ...behind].flat().filter((value) => value !== null);
+  const [low, high] = [Math.min(0, ...all), Math.max(least, ...all)];
+  const most = high === low ? low + 1 : high;
+  const x = (at: number) => left + (at / Math.max(1, last)) * (width - left - right);
+  const y = (value: number) => height - bottom - ((value - low) / (most - low)) * (height - top - bottom);
+  const drawn = (values: Curve, className: string) => {
+    const points = values.flatMap((value, at) => (value === null ? [] : [{ at, value }]));
+    const dense = points.length > values.length / 2;
+    const path = points.map(({ at, value }) => `${round(x(at))},${round(y(value))}`).join(' ');
+    const dots = points.map(
+      ({ at, value }) => `<circle class="dot ${className}" cx="${round(x(at))}" cy="${round(y(value))}" r="3"/>`,
+    );
+    return `<polyline class="curve ${className}" points="${path}"/>${dense ? '' : dots.join('')}`;
+  };
+  const content = [
+    line('grid', left, y(most), width - right, y(most)),
+    line('axis', left, y(0), width - right, y(0)),
+    text('tick end', left - 4, y(most) + 4, short(most)),
+    text('tick end', left - 4, y(low) + 4, short(low)),
+    text('tick', left, height - 4, '0'),
+    text('tick end', width - right, height - 4, `step ${last}`),
+    step === undefined ? '' : line('mean', x(step), top, x(step), height - bottom),
+    ...behind.map((one) => drawn(one, 'faint')),
+    drawn(curve, ''),
+  ];
+  return picture('run', width, height, label, content.join(''));
+}
+
+const BOARD = { width: 640, height: 300, left: 44, right: 10, top: 12, bottom: 26 };
+
+/** Draws curves of many runs, their mean, and a band around it. Values of a curve that were not measured are bridged. */
+export function boardPlot(
+  curves: readonly Curve[],
+  band: readonly { mean: number | null; low: number | null; high: number | null }[],
+  label: string,
+): string {
+  const { width, height, left, right, top, bottom } = BOARD;
+  const values = [...curves.flat(), ...band.flatMap(({ low, high }) => [low, high])].filter((value) => value !== null);
+  const [lowest, highest] = [Math.min(0, ...values), Math.max(1e-9, ...values)];
+  const last = Math.max(1, band.length - 1);
+  const x = (at: number) => left + (at / last) * (width - left - right);
+  const y = (value: number) => height - bottom - ((value - lowest) / (highest - lowest)) * (height - top - bottom);
+  const points = (curve: Curve) =>
+    curve.flatMap((value, at) => (value === null ? [] : [`${round(x(at))},${round(y(value))}`]));
+  const around = [...points(band.map(({ high }) => high)), ...points(band.map(({ low }) => low)).toReversed()];
+  const content = [
+    line('grid', left, y(highest), width - right, y(highest)),
+    line('axis', left, y(0), width - right, y(0)),
+    text('tick end', left - 4, y(highest) + 4, values.length === 0 ? '' : short(highest)),
+    text('tick end', left - 4, y(lowest) + 4, short(lowest)),
+    text('tick end', width - right, height - 6, `step ${last}`),
+    curves.length > 1 ? `<polygon class="band" points="${around.join(' ')}"/>` : '',
+    ...curves.map((curve) => `<polyline class="curve one" points="${points(curve).join(' ')}"/>`),
+    `<polyline class="curve all" points="${points(band.map(({ mean }) => mean)).join(' ')}"/>`,
+  ];
+  return picture('board', width, height, label, content.join(''));
+}
+
+/** A curve over steps. Values are null at steps without one. */
+export interface NamedCurve {
+  name: string;
+  /** Class of its line: curve, curve-a, curve-b, curve-c, faint, guess. */
+  className: string;
+  /** Step and value of each point. */
+  points: readonly (readonly [number, number])[];
+  /** Lower and upper edge at each point, drawn as an area. */
+  band?: readonly (readonly [number, number, number])[];
+}
+
+interface CurvesOptions {
+  /** Last step. */
+  steps: number;
+  /** Range of the vertical axis. */
+  y: readonly [number, number];
+  /** Name of the vertical axis. */
+  of: string;
+  /** Step that a line marks. */
+  at?: number | undefined;
+  height?: number;
+}
+
+/** Where curvesPlot draws: pixels of a step and a value, and the way back. */
+export function curvesScale({ steps, y: [low, high], height = 220 }: CurvesOptions) {
+  const { width, left, right, top } = CHART;
+  const floor = height - 34;
+  const x = (step: number) => left + 8 + (step / steps) * (width - left - 8 - right);
+  const y = (value: number) => floor - ((value - low) / (high - low)) * (floor - top);
+  return {
+    ...{ width, height, x, y },
+    stepAt: (pixel: number) => ((pixel - left - 8) / (width - left - 8 - right)) * steps,
+    valueAt: (pixel: number) => low + ((floor - pixel) / (floor - top)) * (high - low),
+  };
+}
+
+/** Draws curves over steps. Each has its name at its end, unless there is only one. */
+export function curvesPlot(curves: readonly NamedCurve[], options: CurvesOptions, label: string): string {
+  const { steps, y: range, of, at } = options;
+  const { width, height, x, y } = curvesScale(options);
+  const within = (value: number) => y(Math.max(range[0], Math.min(range[1], value)));
+  const path = (points: readonly (readonly [number, number])[]) =>
+    points.map(([step, value]) => `${round(x(step))},${round(within(value))}`).join(' ');
+  const grid = [range[0], (range[0] + range[1]) / 2, range[1]].flatMap((value) => [
+    line('grid', x(0), y(value), x(steps), y(value)),
+    text('tick end', x(0) - 4, y(value) + 4, short(value)),
+  ]);
+  const marks = [0, steps / 2, steps].map((step) =>
+    text('tick middle', x(step), height - 20, String(Math.round(step))),
+  );
+  const areas = curves.flatMap(({ band, className }) => {
+    if (!band) return [];
+    const upper = band.map(([step, , high]) => [step, high] as const);
+    const lower = band.map(([step, low]) => [step, low] as const).reverse();
+    return `<polygon class="area ${className}" points="${path([...upper, ...lower])}"/>`;
+  });
+  const lines = curves.map(
+    ({ className, points }) => `<polyline class="curve ${className}" points="${path(points)}"/>`,
+  );
+  const ends = apart(
+    curves.flatMap(({ name, points }) => (points.length > 0 ? { name, y: within(points.at(-1)![1]) } : [])),
+  );
+  const names = curves.length > 1 ? ends.map((end) => text('tick end', x(steps), end.y - 6, end.name)) : [];
+  const content = [
+    ...grid,
+    ...marks,
+    ...areas,
+    at === undefined ? '' : line('mean', x(at), y(range[0]), x(at), y(range[1])),
+    ...lines,
+    ...names,
+    text('tick', 0, 11, of),
+    text('tick middle', x(steps / 2), height - 4, 'step'),
+  ];
+  return picture('plot', width, height, label, content.join(''));
+}
+
+/** Moves names apart that would cover each other. */
+function apart(ends: { name: string; y: number }[]): { name: string; y: number }[] {
+  const sorted = ends.toSorted((a, b) => b.y - a.y);
+  for (let i = 1; i < sorted.length; i++) sorted[i].y = Math.min(sorted[i].y, sorted[i - 1].y - 13);
+  return sorted;
+}
+
+/** Draws shares of a whole as one bar, with the name and size of each part below. */
+export function sharesPlot(parts: readonly { name: string; value: number; shown: string }[], label: string): string {
+  const total = parts.reduce((sum, { value }) => sum + value, 0);
+  const { width } = CHART;
+  let from = 0;
+  const content = parts.map(({ name, value, shown }, i) => {
+    const size = (value / total) * width;
+    const box = `<rect class="part-${i}" x="${round(from)}" y="4" width="${round(size)}" height="26"/>`;
+    from += size;
+    const row = 50 + 18 * i;
+    const key = `<rect class="part-${i}" x="0" y="${row - 10}" width="12" height="12"/>`;
+    return box + key + text('', 18, row, name) + text('end', width, row, shown);
+  });
+  return picture('shares', width, 50 + 18 * parts.length - 8, label, content.join(''));
 }

@@ -1,7 +1,12 @@
-/** A prediction: the reader chooses before the figure shows the truth, and cannot choose again. No choice is called wrong. */
+/**
+ * A prediction: the reader chooses, or draws a curve, before the figure shows the truth, and cannot do it again. No prediction is called
+ * wrong.
+ */
 
 import { useState } from 'preact/hooks';
+import { short } from '../../../src/ui/format.ts';
 import { useOwnId } from './figure.tsx';
+import { curvesPlot, curvesScale } from './plot.ts';
 import { keep, progress } from './progress.ts';
 
 interface PredictProps {
@@ -63,6 +68,108 @@ export function Predict({ id, question, options, onLocked }: PredictProps) {
         </div>
       )}
       <p role="status">{locked === undefined ? '' : (meaning ?? 'The figure shows it now.')}</p>
+    </form>
+  );
+}
+
+interface PredictCurveProps {
+  id: string;
+  question: string;
+  /** Steps whose value the reader sets, ascending. The last is the end of the axis. */
+  steps: readonly number[];
+  /** Name of the vertical axis, which ends at 0 and 1. */
+  of: string;
+  /** Returns the sentence for the drawn values beside the truth. */
+  means: (values: readonly number[]) => string;
+  onLocked: () => void;
+}
+
+/** The values of a drawn curve; undefined without a guess or before. */
+export function predictedCurve(id: string): number[] | undefined {
+  const values = (predicted(id) ?? '').split(',').map(Number);
+  return predicted(id) && values.every(Number.isFinite) ? values : undefined;
+}
+
+/** A curve to draw with the pointer, or with a slider for each of its points. */
+export function PredictCurve({ id, question, steps, of, means, onLocked }: PredictCurveProps) {
+  const own = useOwnId();
+  const [values, setValues] = useState<readonly number[]>(steps.map(() => 0.5));
+  const locked = predicted(id);
+  const lock = (value: string) => {
+    keep('predicted', id, value);
+    onLocked();
+  };
+  const shown = predictedCurve(id) ?? values;
+  const options = { steps: steps.at(-1)!, y: [0, 1] as const, of };
+  const guess = { name: '', className: 'guess', points: steps.map((step, i) => [step, shown[i]] as const) };
+  const set = (i: number, to: number) =>
+    setValues((before) => before.map((value, k) => (k === i ? Math.min(1, Math.max(0, to)) : value)));
+  const draw = (event: PointerEvent & { currentTarget: HTMLElement }) => {
+    if (locked !== undefined || (event.type === 'pointermove' && event.buttons === 0)) return;
+    const box = event.currentTarget.querySelector('svg')!.getBoundingClientRect();
+    const scale = curvesScale(options);
+    const pixel = (at: number, size: number, whole: number) => (at / size) * whole;
+    const step = scale.stepAt(pixel(event.clientX - box.left, box.width, scale.width));
+    const distances = steps.map((one) => Math.abs(one - step));
+    const value = scale.valueAt(pixel(event.clientY - box.top, box.height, scale.height));
+    set(distances.indexOf(Math.min(...distances)), Math.round(100 * value) / 100);
+  };
+  const label = `Your curve: ${steps.map((step, i) => `${short(shown[i])} at step ${step}`).join(', ')}.`;
+  return (
+    <form
+      class="predict"
+      onSubmit={(event) => {
+        event.preventDefault();
+        lock(values.join(','));
+      }}
+    >
+      <fieldset disabled={locked !== undefined}>
+        <legend>
+          <b>Predict first.</b> {question}
+        </legend>
+        {locked !== '' && (
+          <div
+            class={`svg ${locked === undefined ? 'drawable' : ''}`}
+            onPointerDown={draw}
+            onPointerMove={draw}
+            dangerouslySetInnerHTML={{ __html: curvesPlot([guess], options, label) }}
+          />
+        )}
+        {locked === undefined && (
+          <div class="fields">
+            {steps.map((step, i) => (
+              <div class="field" key={step}>
+                <label for={`${own}-${i}`}>
+                  Step {step}: <output>{short(values[i])}</output>
+                </label>
+                <input
+                  id={`${own}-${i}`}
+                  type="range"
+                  min={0}
+                  max={1}
+                  step={0.05}
+                  value={values[i]}
+                  aria-valuetext={short(values[i])}
+                  onInput={(event) => set(i, Number(event.currentTarget.value))}
+                />
+              </div>
+            ))}
+          </div>
+        )}
+      </fieldset>
+      {locked === undefined && (
+        <div class="buttons">
+          <button type="submit" class="primary">
+            Lock in
+          </button>
+          <button type="button" onClick={() => lock('')}>
+            Look without a guess
+          </button>
+        </div>
+      )}
+      <p role="status">
+        {locked === undefined ? '' : locked === '' ? 'The figure shows it now.' : means(predictedCurve(id) ?? [])}
+      </p>
     </form>
   );
 }

@@ -40,7 +40,8 @@ export function codeState({ label, code, onChange }: CodeViewOptions): EditorSta
   const heard = EditorView.updateListener.of(({ transactions, state }) => {
     if (transactions.some((one) => one.docChanged && !one.annotation(byPage))) onChange(state.doc.toString());
   });
-  const named = EditorView.contentAttributes.of({ 'aria-label': label, 'aria-multiline': 'true' });
+  // With a tabindex, because axe does not count an editable element as a way to scroll by keyboard.
+  const named = EditorView.contentAttributes.of({ 'aria-label': label, 'aria-multiline': 'true', tabindex: '0' });
   return EditorState.create({ doc: code, extensions: [look, named, heard] });
 }
 

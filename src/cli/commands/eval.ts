@@ -6,7 +6,9 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
+import { passInterval } from '../../report/passInterval.ts';
 import { oneFile, type ParsedArgs } from '../args.ts';
+import { writeWhole } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { modelOf, openConfig } from '../run/namedRun.ts';
@@ -25,6 +27,7 @@ export const evaluate: Command = {
       help: "checkpoint or run folder, or .gguf file (default: the run's newest checkpoint, or the config's model.path)",
     },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
+    outcomes: { value: 'FILE', help: 'write the outcome of every sampled try: { problems, tries: [problem][try] }' },
   },
   async run({ positionals, overrides, flags }, io) {
     const config = await evaluatedConfig(oneFile(positionals, 'config or run folder'), overrides, flags);
@@ -39,12 +42,17 @@ export const evaluate: Command = {
       const metrics = await trainer.validate({ greedy: true, onSample });
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);
+      const outcomes = outcomesOf(seen);
+      const { low, high } = passInterval(outcomes.tries);
       for (const line of accLines(metrics, config)) io.text(line);
+      io.text(`  95% interval of pass@1, over problems: ${low.toFixed(3)} to ${high.toFixed(3)}`);
+      if (typeof flags.outcomes === 'string') await writeWhole(flags.outcomes, `${JSON.stringify(outcomes)}\n`);
       for (const [template, acc] of byTemplate) io.text(`    ${template.padEnd(16)} ${acc.toFixed(3)}`);
       io.result({
         model: config.model.path,
         problems: config.data.valMaxSamples,
         passAt1: pass,
+        passAt1Interval: [low, high],
         greedy: greedyAcc(metrics),
         byTemplate: Object.fromEntries(byTemplate),
         metrics,
@@ -79,6 +87,17 @@ function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
     const name = sources.length > 1 ? `${source}, ` : '';
     return `  ${model.path}, ${name}${data.valMaxSamples} problems: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
   });
+}
+
+/** Returns the ids of the problems, and the outcome of each of their sampled tries; null = unknown in JSON. */
+function outcomesOf(samples: readonly Sample[]): { problems: string[]; tries: number[][] } {
+  const groups = new Map<number, Sample[]>();
+  for (const sample of samples) groups.set(sample.group, [...(groups.get(sample.group) ?? []), sample]);
+  const ordered = [...groups].sort(([a], [b]) => a - b).map(([, tried]) => tried);
+  return {
+    problems: ordered.map(([{ problem }]) => problem.id),
+    tries: ordered.map((tried) => tried.map(({ reward }) => reward.acc)),
+  };
 }
 
 /** Returns the mean sampled outcome of each problem template, lowest first. Empty if the task's problems have no templates. */

@@ -1,0 +1,250 @@
+/** Data of lesson 3, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+
+import { mean } from '../../../src/grpo/advantages/index.ts';
+import { duration, short } from '../../../src/ui/format.ts';
+import { type NamedCurve, curvesPlot, sharesPlot } from '../kit/plot.ts';
+import type { LoopStep } from '../kit/runLoop.ts';
+import data from './recorded.json' with { type: 'json' };
+
+/** Content of recorded.json, which scripts/record-run.mjs writes. */
+interface Recorded {
+  command: string;
+  commit: string;
+  adapter: string;
+  date: string;
+  /** Seconds of each step of the first run: draw, gradient, optimizer, all else. */
+  seconds: [number, number, number, number][];
+  /** Tries of some steps of the first run, one of each problem. */
+  tries: Pick<LoopStep, 'step' | 'tries'>[];
+  /** The page's recorded run of gsm8k-tool: step and value by metric. */
+  whole: { command: string; commit: string; metrics: Record<string, [number, number][]> };
+  /** Runs of the loop, value by step. The first is the run of figure 3.1. */
+  runs: RecordedRun[];
+}
+
+/** Values by step; null at a step whose groups were all silent. */
+type Values = readonly (number | null)[];
+
+export interface RecordedRun {
+  lr: number;
+  seed: number;
+  reward: number[];
+  loss: Values;
+  entropy: Values;
+  gradNorm: number[];
+}
+
+export const RECORDED = data as unknown as Recorded;
+
+export const STEPS = 60;
+
+/** Learning rates of the recorded runs, and the class of their curves. */
+export const RATES = [
+  { lr: 1e-4, name: '0.0001', className: 'curve-c' },
+  { lr: 1e-3, name: '0.001', className: 'curve-a' },
+  { lr: 1e-2, name: '0.01', className: 'curve-b' },
+] as const;
+
+export type Measure = 'reward' | 'entropy' | 'gradNorm';
+
+/** Measures of a run, and the end of their axes. */
+export const MEASURES: Readonly<Record<Measure, { name: string; most: number }>> = {
+  reward: { name: 'reward, mean of 256 tries', most: 1 },
+  entropy: { name: 'entropy, nats per token', most: 3 },
+  gradNorm: { name: 'gradient norm', most: 8 },
+};
+
+export const runsOf = (lr: number): RecordedRun[] => RECORDED.runs.filter((run) => run.lr === lr);
+
+const known = (values: Values): number[] => values.filter((value) => value !== null);
+
+/** Returns the mean of the known values among up to five that end at each; null without any. */
+export const smoothed = (values: Values): (number | null)[] =>
+  values.map((_, i) => {
+    const near = known(values.slice(Math.max(0, i - 4), i + 1));
+    return near.length === 0 ? null : mean(near);
+  });
+
+/** Returns the points of a run's curve: step 1 is the first value. */
+export const pointsOf = (values: Values): [number, number][] =>
+  values.flatMap((value, i) => (value === null ? [] : [[i + 1, value] satisfies [number, number]]));
+
+/** Returns the mean of the last five known values. */
+export const last = (values: Values): number => mean(known(values).slice(-5));
+
+/** Returns the mean curve of a rate's runs, and a band from the lowest to the highest. */
+export function bandOf({ lr, name, className }: (typeof RATES)[number], measure: Measure): NamedCurve {
+  const runs = runsOf(lr).map((run) => smoothed(run[measure]));
+  const steps = Array.from({ length: STEPS }, (_, i) => i).flatMap((i) => {
+    const values = known(runs.map((run) => run[i]));
+    return values.length === 0 ? [] : [{ step: i + 1, values }];
+  });
+  return {
+    ...{ name, className },
+    points: steps.map(({ step, values }) => [step, mean(values)]),
+    band: steps.map(({ step, values }) => [step, Math.min(...values), Math.max(...values)]),
+  };
+}
+
+const first = RECORDED.runs[0];
+export const start = mean(first.reward.slice(0, 5));
+export const end = last(first.reward);
+
+/** Returns the mean over the last five steps and all seeds of a rate. */
+export const endOf = (lr: number, measure: Measure = 'reward'): number =>
+  mean(runsOf(lr).map((run) => last(run[measure])));
+
+/** Parts of a run's time. */
+export const PARTS = ['draw the tries', 'gradient', 'optimizer', 'all else: scores, advantages'] as const;
+
+/** Returns the parts of a run's time, without its first two steps, in which kernels are compiled. */
+export function timeParts(seconds: readonly (readonly number[])[]) {
+  const later = seconds.length > 4 ? seconds.slice(2) : seconds;
+  const sums = PARTS.map((_, part) => later.reduce((sum, step) => sum + step[part], 0) / later.length);
+  const total = sums.reduce((sum, one) => sum + one, 0);
+  return PARTS.map((name, part) => ({
+    name,
+    value: sums[part],
+    shown: `${duration(sums[part])}, ${Math.round((100 * sums[part]) / total)}%`,
+  }));
+}
+
+const largestLoss = Math.max(
+  ...RECORDED.runs.filter(({ lr }) => lr === 1e-3).flatMap(({ loss }) => known(loss).map(Math.abs)),
+);
+const share = (part: number) => {
+  const parts = timeParts(RECORDED.seconds);
+  return `${Math.round((100 * parts[part].value) / parts.reduce((sum, { value }) => sum + value, 0))}%`;
+};
+const wholeAt = (name: string, at: number) => RECORDED.whole.metrics[name].find(([step]) => step === at)![1];
+
+/** Numbers of the lesson's text, by the name in its HTML. */
+export const NUMBERS: Readonly<Record<string, string>> = {
+  start: start.toFixed(2),
+  end: end.toFixed(2),
+  'end-slow': endOf(1e-4).toFixed(2),
+  'end-same': endOf(1e-3).toFixed(2),
+  'end-fast': endOf(1e-2).toFixed(2),
+  'entropy-fast': endOf(1e-2, 'entropy').toFixed(2),
+  'entropy-same': endOf(1e-3, 'entropy').toFixed(2),
+  'fast-2': mean(runsOf(1e-2).map(({ reward }) => reward[1])).toFixed(2),
+  loss: largestLoss.toFixed(3),
+  'share-draw': share(0),
+  'share-gradient': share(1),
+  'whole-first': wholeAt('critic/score/mean', 1).toFixed(2),
+  'whole-last': wholeAt('critic/score/mean', 80).toFixed(2),
+  'whole-loss': wholeAt('actor/pg_loss', 1).toFixed(2).replace('-', '\u2212'),
+  'whole-loss-last': wholeAt('actor/pg_loss', 80).toFixed(3).replace('-', '\u2212'),
+};
+
+/** A metric of figure 3.3. */
+export interface MetricDoc {
+  id: string;
+  title: string;
+  metric: string;
+  most: number;
+  least?: number;
+  means: string;
+  healthy: string;
+}
+
+/** Metrics of figure 3.3, in the order in which to read them. */
+export const METRICS: readonly MetricDoc[] = [
+  {
+    id: 'reward',
+    title: 'Reward',
+    metric: 'critic/score/mean',
+    most: 1,
+    means: 'the mean reward of the tries that the step learned from',
+    healthy: 'It rises, with jumps: each step has other problems.',
+  },
+  {
+    id: 'pass',
+    title: 'pass@1',
+    metric: 'val-core/gsm8k-tool/acc/mean@1',
+    most: 1,
+    means: 'the share of right first tries at problems that are never trained on',
+    healthy: 'It rises with the reward. If only the reward rises, read the tries.',
+  },
+  {
+    id: 'entropy',
+    title: 'Entropy',
+    metric: 'actor/entropy',
+    most: 0.1,
+    means: 'how unsure the model is of its next token',
+    healthy: 'It falls slowly. At 0 all tries of a group are the same, and nothing is left to compare.',
+  },
+  {
+    id: 'kl',
+    title: 'KL',
+    metric: 'actor/ppo_kl',
+    most: 0.004,
+    least: -0.004,
+    means: 'how far the updates of one step moved the model from the one that drew the tries',
+    healthy: 'It stays near 0. A spike is a step that went too far.',
+  },
+  {
+    id: 'grad',
+    title: 'Gradient norm',
+    metric: 'actor/grad_norm',
+    most: 1.5,
+    means: 'how strongly the step pulls at the weights',
+    healthy: 'It is steady, and falls when there is little left to learn. Sudden growth comes before a collapse.',
+  },
+  {
+    id: 'length',
+    title: 'Length',
+    metric: 'response_length/mean',
+    most: 60,
+    means: 'the mean number of tokens of a try',
+    healthy: 'It depends on the task. If it runs into its limit, answers are cut off.',
+  },
+  {
+    id: 'loss',
+    title: 'Loss',
+    metric: 'actor/pg_loss',
+    most: 0.7,
+    least: -0.7,
+    means: 'the number whose slope is followed; its own value means little',
+    healthy: 'It can be anything near 0. Do not judge a run by it.',
+  },
+];
+
+/** Draws a metric of the recorded run, with a line at a step. */
+export function metricPlot({ title, metric, least = 0, most }: MetricDoc, at: number | undefined): string {
+  const points = RECORDED.whole.metrics[metric];
+  const [from, to] = [points.find(([step]) => step > 0)!, points.at(-1)!];
+  const label = `${title}: ${short(from[1])} at step ${from[0]}, ${short(to[1])} at step ${to[0]}.`;
+  return curvesPlot(
+    [{ name: '', className: 'curve-a', points }],
+    { steps: 80, y: [least, most], of: '', at, height: 150 },
+    label,
+  );
+}
+
+const rewardCurves = RATES.map((rate) => bandOf(rate, 'reward'));
+const inWords = RATES.map(({ lr, name }) => `${name}: ${short(endOf(lr))} at the end`).join('; ');
+
+/** Pictures by the number of their figure. */
+export const STILLS: Readonly<Record<string, string>> = {
+  '3.1': curvesPlot(
+    [
+      { name: '', className: 'faint', points: pointsOf(first.reward) },
+      { name: '', className: 'curve-a', points: pointsOf(smoothed(first.reward)) },
+    ],
+    { steps: STEPS, y: [0, 1], of: MEASURES.reward.name },
+    `Reward of the recorded run: ${short(start)} over its first five steps, ${short(end)} over its last five.`,
+  ),
+  '3.2': curvesPlot(
+    rewardCurves,
+    { steps: STEPS, y: [0, 1], of: MEASURES.reward.name },
+    `Reward by learning rate, three seeds each. ${inWords}.`,
+  ),
+  '3.3': METRICS.map((metric) => `<h4>${metric.title}</h4>${metricPlot(metric, undefined)}`).join(''),
+  '3.4': sharesPlot(
+    timeParts(RECORDED.seconds),
+    `Time of a step: ${timeParts(RECORDED.seconds)
+      .map(({ name, shown }) => `${name} ${shown}`)
+      .join('; ')}.`,
+  ),
+};

@@ -1,0 +1,63 @@
+/** Runs a reader's loop in a worker of its own. One loop runs at a time, and Stop ends the worker at once. */
+
+import { LoopError, type LoopFacts, type LoopReply, type LoopRequest, type LoopStep } from './runLoop.ts';
+
+interface LoopWork extends Omit<LoopRequest, 'model'> {
+  /** Folder of a shipped model, such as checkpoints/reverse-text. */
+  checkpoint: string;
+  onStep: (step: LoopStep) => void;
+  signal: AbortSignal;
+}
+
+/** Ends the loop that is running. */
+let endCurrent = (): void => {};
+
+/**
+ * Runs a loop, and returns what it did; undefined if `signal` aborted or another loop was started. Rejects with a text for the reader if a
+ * GPU is missing, and with LoopError for an error of the loop.
+ */
+export async function runInWorker({
+  checkpoint,
+  onStep,
+  signal,
+  ...request
+}: LoopWork): Promise<LoopFacts | undefined> {
+  endCurrent();
+  let end = () => {};
+  const ended = new Promise<undefined>((resolve) => (end = () => resolve(undefined)));
+  endCurrent = end;
+  signal.addEventListener('abort', end);
+  if (signal.aborted) end();
+  let worker: Worker | undefined;
+  const work = async () => {
+    const [{ findAdapter }, { fetchShipped }] = await Promise.all([
+      import('../../engine/adapter.ts'),
+      import('../../engine/files.ts'),
+    ]);
+    await findAdapter(); // says what to do without a GPU
+    const model = await fetchShipped(checkpoint);
+    if (endCurrent !== end) return undefined;
+    worker = new Worker(new URL('./loopWorker.ts', import.meta.url), { type: 'module' });
+    return answer(worker, { ...request, model }, onStep);
+  };
+  try {
+    return await Promise.race([work(), ended]);
+  } finally {
+    worker?.terminate();
+    if (endCurrent === end) endCurrent = () => {};
+  }
+}
+
+function answer(worker: Worker, request: LoopRequest, onStep: (step: LoopStep) => void): Promise<LoopFacts> {
+  return new Promise((resolve, reject) => {
+    worker.addEventListener('error', ({ message }) =>
+      reject(new Error(`The loop's worker ended${message ? `: ${message}` : ''}. Reload the page and run it again.`)),
+    );
+    worker.addEventListener('message', ({ data }: MessageEvent<LoopReply>) => {
+      if ('step' in data) onStep(data.step);
+      else if ('facts' in data) resolve(data.facts);
+      else reject(new LoopError(data.failed.message, data.failed.line));
+    });
+    worker.postMessage(request);
+  });
+}

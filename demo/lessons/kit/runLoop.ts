@@ -1,0 +1,275 @@
+/**
+ * Runs a training loop that a reader wrote: gives its text the library, an engine and a callback, and watches what it does. The worker of the
+ * page (loopWorker.ts), the tests and scripts/record-run.mjs use it.
+ */
+
+import type * as library from '../../../src/index.ts';
+import type * as learners from '../../../src/extensions/learner/index.ts';
+import type * as tasks from '../../../src/tasks/index.ts';
+import { describe, InputError } from '../../../src/errors.ts';
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import type { Metrics } from '../../../src/grpo/metrics.ts';
+import type { TrainerEngine } from '../../../src/grpo/types.ts';
+import type { CheckpointWithTokenizer } from '../../../src/model/checkpoint/checkpoint.ts';
+import type { TensorMap } from '../../../src/model/engine.ts';
+import type { Problem } from '../../../src/tasks/task.ts';
+
+type SampledRow = learners.SampledRow;
+
+/** A step as a loop reports it. */
+export interface ShownStep {
+  step: number;
+  problems: readonly Problem[];
+  tries: readonly Pick<SampledRow, 'text' | 'group'>[];
+  rewards: readonly number[];
+  metrics: Metrics;
+  gradNorm: number;
+}
+
+/** Options of a loop. A loop has a default for each. */
+export interface LoopOptions {
+  lr?: number | undefined;
+  seed?: number | undefined;
+  steps?: number | undefined;
+}
+
+/** The function `train` of a loop. */
+export type Train = (given: LoopOptions & { engine: TrainerEngine; show: (step: ShownStep) => void }) => Promise<void>;
+
+/** Seconds of a step: drawing tries, gradient, optimizer, and all else, which is the reader's own code. */
+export interface Seconds {
+  draw: number;
+  gradient: number;
+  optimizer: number;
+  other: number;
+}
+
+/** A step as the page draws it. */
+export interface LoopStep {
+  step: number;
+  /** Mean over the tries. */
+  reward: number;
+  /** undefined, like the entropy, if all groups were silent. */
+  loss: number | undefined;
+  entropy: number | undefined;
+  gradNorm: number;
+  seconds: Seconds;
+  /** The first try at each problem. */
+  tries: { problem: string; answer: string; text: string; reward: number }[];
+}
+
+/** Counts of what a loop did, for the check of an exercise. */
+export interface LoopFacts {
+  /** Calls of forwardBackward. */
+  gradients: number;
+  /** Steps of the optimizer. */
+  updates: number;
+  /** Rows of all gradients. */
+  rows: number;
+  /** Largest sum of the advantages of a group, without sign, over all gradients. */
+  largestSum: number;
+  /** Largest change of a weight. */
+  moved: number;
+}
+
+/** The three entries of the package that a loop can import. */
+export interface LoopLibrary {
+  webgrpo: typeof library;
+  'webgrpo/learner': typeof learners;
+  'webgrpo/tasks': typeof tasks;
+}
+
+interface LoopRun {
+  text: string;
+  library: LoopLibrary;
+  /** Returns an address that can be imported for a script's text. */
+  addressOf: (text: string) => string;
+  /** Opens the engine of a loop's config. Called once the text has been read. */
+  openEngine: (config: TrainConfig) => Promise<TrainerEngine>;
+  options?: LoopOptions;
+  onStep: (step: LoopStep) => void;
+  /** The loop ends with an error if it has made more updates. */
+  mostUpdates?: number | undefined;
+}
+
+/** Thrown into a loop that made too many updates. */
+class TooManyUpdates extends Error {}
+
+/** An error in the reader's text, with its line if the browser names it. */
+export class LoopError extends Error {
+  override name = 'LoopError';
+  /** Line of the text, from 1; undefined if the browser does not name it. */
+  readonly line: number | undefined;
+
+  constructor(message: string, line?: number) {
+    super(message);
+    this.line = line;
+  }
+}
+
+/** Runs a loop to its end, and returns what it did. Throws LoopError for an error of the text. */
+export async function runLoop({
+  text,
+  addressOf,
+  openEngine,
+  options = {},
+  onStep,
+  ...given
+}: LoopRun): Promise<LoopFacts> {
+  const watch = new Watch(given.library['webgrpo/learner'].Learner, given.mostUpdates);
+  const entries = {
+    ...given.library,
+    'webgrpo/learner': { ...given.library['webgrpo/learner'], Learner: watch.Learner },
+  };
+  const address = addressOf(withAddresses(text, entries, addressOf));
+  try {
+    const loop = (await import(/* @vite-ignore */ address)) as { config?: TrainConfig; train?: Train };
+    if (typeof loop.train !== 'function' || typeof loop.config !== 'object')
+      throw new LoopError(
+        'The text has no "export const config" or no "export async function train". Press Reset to get them back.',
+      );
+    const engine = await openEngine(loop.config);
+    const before = await engine.model.exportWeights();
+    try {
+      await loop.train({ engine, ...options, show: (step) => onStep(watch.stepOf(step)) });
+    } catch (error) {
+      if (!(error instanceof TooManyUpdates)) throw error;
+    }
+    return { ...watch.facts, moved: largestChange(before, await engine.model.exportWeights()) };
+  } catch (error) {
+    throw error instanceof LoopError ? error : loopError(error, address);
+  }
+}
+
+/** Number of runs so far. Node loads a module of equal text once, and each run has its own Learner. */
+let runs = 0;
+
+/** Replaces the package's names in imports by addresses of modules that export the same. */
+function withAddresses(text: string, entries: LoopLibrary, addressOf: (text: string) => string): string {
+  Object.assign(globalThis, { lessonLibrary: entries });
+  const run = runs++;
+  return text.replaceAll(/(from\s*)(['"])(webgrpo(?:\/\w+)?)\2/g, (all, from: string, _, name: string) => {
+    if (!Object.hasOwn(entries, name)) return all;
+    const names = Object.keys(entries[name as keyof LoopLibrary]);
+    const module = `export const { ${names.join(', ')} } = globalThis.lessonLibrary['${name}']; // run ${run}`;
+    return from + JSON.stringify(addressOf(module));
+  });
+}
+
+/** Counts and times what a loop does with its learner. */
+class Watch {
+  readonly Learner: typeof learners.Learner;
+  readonly facts: LoopFacts = { gradients: 0, updates: 0, rows: 0, largestSum: 0, moved: 0 };
+  #seconds: Seconds = { draw: 0, gradient: 0, optimizer: 0, other: 0 };
+  #since = performance.now();
+
+  constructor(Learner: typeof learners.Learner, mostUpdates = Infinity) {
+    const { facts } = this;
+    const timed = <T>(part: keyof Seconds, work: Promise<T>) => this.#timed(part, work);
+    this.Learner = class extends Learner {
+      override sample(...given: Parameters<learners.Learner['sample']>) {
+        return timed('draw', super.sample(...given));
+      }
+
+      override forwardBackward(...given: Parameters<learners.Learner['forwardBackward']>) {
+        facts.gradients++;
+        facts.rows += given[0].length;
+        facts.largestSum = Math.max(facts.largestSum, ...groupSums(given[0]).map(Math.abs));
+        return timed('gradient', super.forwardBackward(...given));
+      }
+
+      override async optimStep(...given: Parameters<learners.Learner['optimStep']>) {
+        const done = await timed('optimizer', super.optimStep(...given));
+        if (++facts.updates > mostUpdates) throw new TooManyUpdates();
+        return done;
+      }
+    };
+  }
+
+  async #timed<T>(part: keyof Seconds, work: Promise<T>): Promise<T> {
+    const start = performance.now();
+    const done = await work;
+    this.#seconds[part] += (performance.now() - start) / 1000;
+    return done;
+  }
+
+  stepOf({ step, problems, tries, rewards, metrics, gradNorm }: ShownStep): LoopStep {
+    const seconds = this.#seconds;
+    const now = performance.now();
+    seconds.other = (now - this.#since) / 1000 - seconds.draw - seconds.gradient - seconds.optimizer;
+    [this.#since, this.#seconds] = [now, { draw: 0, gradient: 0, optimizer: 0, other: 0 }];
+    const first = problems.map((_, p) => tries.findIndex(({ group }) => group === p)).filter((i) => i !== -1);
+    return {
+      step,
+      reward: rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length,
+      loss: metrics['actor/pg_loss'],
+      entropy: metrics['actor/entropy'],
+      gradNorm,
+      seconds,
+      tries: first.map((i) => {
+        const { messages, answer } = problems[tries[i].group];
+        return { problem: messages.at(-1)?.content ?? '', answer, text: tries[i].text, reward: rewards[i] };
+      }),
+    };
+  }
+}
+
+/** Returns the sum of the advantages of each group. A row counts with the advantage of its last token. */
+function groupSums(rows: readonly learners.TrainRow[]): number[] {
+  const sums = new Map<number | undefined, number>();
+  for (const { group, advantages = 1 } of rows) {
+    const one = typeof advantages === 'number' ? advantages : (advantages[advantages.length - 1] ?? 0);
+    sums.set(group, (sums.get(group) ?? 0) + one);
+  }
+  return [...sums.values()];
+}
+
+const largestChange = (before: TensorMap, after: TensorMap): number =>
+  [...before].reduce((most, [name, { data }]) => {
+    const now = after.get(name)!.data;
+    return data.reduce((so, value, i) => Math.max(so, Math.abs(value - now[i])), most);
+  }, 0);
+
+/** Message to the worker. */
+export interface LoopRequest extends Pick<LoopRun, 'text' | 'options' | 'mostUpdates'> {
+  model: CheckpointWithTokenizer;
+}
+
+/** Message from the worker. */
+export type LoopReply =
+  | { step: LoopStep }
+  | { facts: LoopFacts }
+  | { failed: { message: string; line: number | undefined } };
+
+/** Answers the worker's one request. */
+export function answerLoop(given: {
+  library: LoopLibrary;
+  openEngine: (config: TrainConfig, model: CheckpointWithTokenizer) => Promise<TrainerEngine>;
+}): void {
+  const reply = (message: LoopReply) => postMessage(message);
+  addEventListener('message', ({ data }: MessageEvent<LoopRequest>) => {
+    const { model, ...request } = data;
+    const run = runLoop({
+      ...request,
+      library: given.library,
+      addressOf: (text) => URL.createObjectURL(new Blob([text], { type: 'text/javascript' })),
+      openEngine: (config) => given.openEngine(config, model),
+      onStep: (step) => reply({ step }),
+    });
+    run.then(
+      (facts) => reply({ facts }),
+      (error: unknown) =>
+        reply({ failed: { message: describe(error), line: error instanceof LoopError ? error.line : undefined } }),
+    );
+  });
+}
+
+/** Turns an error of the text into one with its line. */
+function loopError(error: unknown, address: string): Error {
+  if (!(error instanceof Error)) return new LoopError(describe(error));
+  const stack = error.stack ?? '';
+  const at = stack.indexOf(address);
+  const line = at === -1 ? undefined : Number(/^:(\d+)/.exec(stack.slice(at + address.length))?.[1] ?? NaN);
+  const named = error instanceof InputError ? error.message : `${error.name}: ${error.message}`;
+  return new LoopError(line === undefined || Number.isNaN(line) ? named : `Line ${line}: ${named}`, line || undefined);
+}

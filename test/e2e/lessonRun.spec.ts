@@ -1,0 +1,109 @@
+/** Tests lesson 3 in a browser: its loop in a worker, figures, predictions and exercises by keyboard alone. The engine is scripted. */
+
+import { expect, type Page } from '@playwright/test';
+import { readFileSync } from 'node:fs';
+import { runnerImport } from 'vite';
+import type * as lesson from '../../demo/lessons/3-run/exercises.ts';
+import { COLOURS, expectNoViolations } from './axe.ts';
+import { isFull, skipUnlessFull, test } from './demo.ts';
+import { figure, openLessonAt, solve, write } from './lesson.ts';
+
+const openLesson = (page: Page, query = '') =>
+  openLessonAt(page, `/lessons/3-run/index.html${query}`, '[data-figure="3.1"] svg');
+
+const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
+const button = (page: Page, number: string, name: RegExp | string) =>
+  figure(page, number).getByRole('button', { name });
+
+test('lesson 3 is done by keyboard alone, and its loop trains three steps in the tab', async ({ page }) => {
+  const wrong = await openLesson(page);
+  const first = figure(page, '3.1');
+  await expect(first.locator('.says')).toContainText('Predict first');
+  await expect(first.locator('polyline')).toHaveCount(0);
+  await page.getByLabel('Step 60: ').press('End');
+  await page.getByLabel('Step 60: ').press('Enter');
+  await expect(page.locator('.predict [role=status]').first()).toContainText(
+    'and 1.00 at the end. The recorded run had',
+  );
+  await expect(first.locator('polyline.guess')).toHaveCount(1);
+  await expect(first.locator('polyline.curve-a')).toHaveCount(1);
+
+  await write(page, first, loop.replace('steps = 60', 'steps = 3'));
+  await button(page, '3.1', /^Run it here/).press('Enter');
+  await expect(first.getByText(/^Done: 3 updates in /)).toBeVisible();
+  await expect(first.locator('.says')).toContainText('In this tab: reward');
+  await expect(first.locator('table')).toContainText('Eight tries of step 3');
+  await expect(figure(page, '3.4').locator('.says')).toContainText('Your run, mean of a step');
+
+  await page.getByLabel('a tenth learns more slowly, ten times breaks the model').press('Space');
+  await page.getByLabel('a tenth learns more slowly, ten times breaks the model').press('Enter');
+  await expect(figure(page, '3.2').locator('polyline')).toHaveCount(3);
+  await figure(page, '3.2')
+    .getByLabel(/^Your learning rate/)
+    .press('End');
+  await expect(page).toHaveURL(/rate=-1/);
+  await button(page, '3.2', /^Run yours/).press('Enter');
+  await expect(figure(page, '3.2').getByText(/^Done: 60 updates in /)).toBeVisible();
+  await expect(figure(page, '3.2').locator('polyline')).toHaveCount(4);
+
+  await figure(page, '3.3')
+    .getByLabel(/^Step: /)
+    .press('End');
+  await button(page, '3.3', /^Entropy/).press('Enter');
+  await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. It is how unsure the model is');
+  await expect(figure(page, '3.3').locator('.step-tries li')).toHaveCount(4);
+
+  // The exercises contain the loop's text, which Vite imports.
+  const { module } = await runnerImport<typeof lesson>('./demo/lessons/3-run/exercises.ts', { configFile: false });
+  for (const one of module.EXERCISES) await solve(page, one);
+  await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
+  await expectNoViolations(page, 'lesson 3', isFull ? COLOURS : { light: COLOURS.light });
+  expect(wrong).toEqual([]);
+});
+
+test('Stop ends a loop at once, also one that never waits, and an error is told with its line', async ({ page }) => {
+  await openLesson(page);
+  const first = figure(page, '3.1');
+  await write(page, first, loop.replace('    const groups', '    for (;;);\n    const groups'));
+  await button(page, '3.1', /^Run it here/).click();
+  await expect(first.getByText('Opening the model...')).toBeVisible();
+  await button(page, '3.1', 'Stop').click();
+  await expect(first.getByText('Stopped.')).toBeVisible();
+  await write(page, first, loop.replace('const rewards', 'const scores'));
+  await button(page, '3.1', /^Run it here/).click();
+  await expect(first.locator('.result')).toHaveText(/^Line \d+: ReferenceError: rewards is not defined$/);
+  await button(page, '3.1', 'Reset').click();
+  await expect(first.locator('.result')).toHaveText('');
+});
+
+test('a link gives a lesson no code to run', async ({ page }) => {
+  await openLesson(page, `?text=throw&code=throw&embed=3.1#text=throw&code=throw&rate=-2`);
+  await expect(figure(page, '3.1').locator('.cm-content')).toContainText('export async function train');
+  await expect(figure(page, '3.1')).not.toContainText('throw');
+});
+
+test('without a GPU every figure of lesson 3 draws, and the loop says what is missing', async ({ page }) => {
+  skipUnlessFull();
+  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+  await openLesson(page);
+  for (const look of await page.getByRole('button', { name: 'Look without a guess' }).all()) await look.click();
+  for (const number of ['3.1', '3.2', '3.3', '3.4'])
+    await expect(figure(page, number).locator('svg').first()).toBeVisible();
+  await button(page, '3.1', /^Run it here/).click();
+  await expect(figure(page, '3.1')).toContainText('Training needs WebGPU, which this browser lacks.');
+  await expect(figure(page, '3.1')).toContainText('The recorded run stays.');
+});
+
+test.describe('360 px', () => {
+  test.use({ viewport: { width: 360, height: 740 } });
+
+  test('lesson 3 does not scroll sideways, also with larger text', async ({ page }) => {
+    skipUnlessFull();
+    await openLesson(page);
+    for (const look of await page.getByRole('button', { name: 'Look without a guess' }).all()) await look.click();
+    const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    expect(await tooWide()).toBeLessThanOrEqual(0);
+    await page.addStyleTag({ content: 'body { font-size: 34px }' });
+    expect(await tooWide()).toBeLessThanOrEqual(0);
+  });
+});

@@ -1,0 +1,12 @@
+/** The worker of lesson 3's loop in `vite --mode scripted`, with an engine that needs no GPU. */
+
+import * as library from '../../src/index.ts';
+import * as learners from '../../src/extensions/learner/index.ts';
+import * as tasks from '../../src/tasks/index.ts';
+import { answerLoop } from '../../demo/lessons/kit/runLoop.ts';
+import { scriptedLoopEngine } from './loopEngine.ts';
+
+answerLoop({
+  library: { webgrpo: library, 'webgrpo/learner': learners, 'webgrpo/tasks': tasks },
+  openEngine: async (_, model) => scriptedLoopEngine(model),
+});
