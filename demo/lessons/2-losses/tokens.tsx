@@ -13,7 +13,7 @@ import type { LossOnTokens } from './losses.ts';
 import { COLUMN_NAMES, COLUMNS, percent, pullsAfter, RECORDED, shareText } from './stills.ts';
 import type { TokenGroup, TokenTry } from './updates.ts';
 
-/** Seconds from the first press to the last update, on two cores that had other work too. */
+/** Seconds from the first press to the last update on two quiet cores: an estimate. 122 s were measured at a load of 35. */
 const COLD_S = 25;
 
 /** Groups that were sampled and updated in this tab. */

@@ -1,4 +1,4 @@
-/** Who wrote each token of a recorded try. */
+/** Authors of the tokens of a recorded try. */
 
 import type { TokenGroup, TokenTry } from '../2-losses/updates.ts';
 

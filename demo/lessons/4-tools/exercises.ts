@@ -3,7 +3,7 @@
 import { gsm8kReward } from '../../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../../src/tasks/task.ts';
 import { RECORDED } from '../2-losses/stills.ts';
-import type { CodeExercise, Exercise, TickExercise } from '../kit/checks.ts';
+import type { ChoiceExercise, CodeExercise, Exercise } from '../kit/checks.ts';
 import { type AuthoredToken, authoredTokens } from './authors.ts';
 
 const [groupA, groupB] = RECORDED.groups;
@@ -171,21 +171,17 @@ const LOOK_FIRST: Record<string, { label: string; says: string }> = {
   },
 };
 
-const LOOK: TickExercise = {
-  kind: 'ticks',
+const LOOK: ChoiceExercise = {
+  kind: 'choice',
   id: '4.3',
   title: 'Reward up, right answers down',
-  task: 'The reward of a run rises to its limit, and the share of right answers falls to 0. Tick the one thing to look at first.',
+  task: 'The reward of a run rises to its limit, and the share of right answers falls to 0. Choose what to look at first.',
   options: Object.entries(LOOK_FIRST).map(([id, { label }]) => ({ id, label })),
-  answer: ['tries'],
+  answer: 'tries',
   hint: 'Which of the four shows what the model is paid for?',
   why: 'One glance at a try shows a guess in the place of a calculation, and the hole in the reward is plain.',
-  judge: (ticked) => {
-    if (ticked.length === 1 && ticked[0] === 'tries') return undefined;
-    const wrong = ticked.find((id) => id !== 'tries');
-    return wrong === undefined ? 'Tick one of the four.' : LOOK_FIRST[wrong].says;
-  },
-  wrong: ['rate', 'seed', 'steps'].map((id) => ({ given: [id], says: LOOK_FIRST[id].says })),
+  judge: (chosen) => (chosen === 'tries' ? undefined : LOOK_FIRST[chosen]?.says),
+  wrong: ['rate', 'seed', 'steps'].map((id) => ({ given: id, says: LOOK_FIRST[id].says })),
 };
 
 export const EXERCISES: readonly Exercise[] = [MASK, REWARD, LOOK];

@@ -31,7 +31,7 @@ const Form = () => (
       {
         value: 'turn',
         name: 'it rises, and then it falls',
-        means: `${TRUTH} With other rewards that happens; here a guess is paid from the start.`,
+        means: `${TRUTH} The first steps were a little higher, which 64 tries a step cannot tell from chance.`,
       },
       { value: 'down', name: 'it falls from the start', means: `${TRUTH} A guess is shorter than a calculation.` },
     ]}
