@@ -27,7 +27,7 @@ export default defineConfig({
     launchOptions: webGpuLaunchOptions(),
   },
   projects: [
-    { name: 'scripted', ...guarded(GUARD), testIgnore: [...real, ...FULL], use: { baseURL: url(PORT + 1) } },
+    // First, so that no long test is left for one worker at the end.
     // With --full, tests that do not control the engine also run on a real one.
     {
       name: 'real',
@@ -35,6 +35,7 @@ export default defineConfig({
       ...(!isFull && { testMatch: real }),
       use: { baseURL: url(PORT) },
     },
+    { name: 'scripted', ...guarded(GUARD), testIgnore: [...real, ...FULL], use: { baseURL: url(PORT + 1) } },
   ],
   webServer: [
     { command: vite(at(PORT)), url: url(PORT), reuseExistingServer: false, timeout: GUARD },

@@ -64,7 +64,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { ...UNIT_TESTS, name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
+        test: {
+          ...UNIT_TESTS,
+          ...{ name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
+          maxWorkers: 2, // by default one on two cores, and Chromium beside it ends first
+        },
       },
       {
         extends: true,

@@ -7,16 +7,20 @@ import { findAdapter } from './engine/adapter.ts';
 import { followSettings } from './actions/addressBar.ts';
 import { fail, open, openForm, start } from './actions/controller.ts';
 import { adapter } from './state/notices.ts';
+import { closeDrawer, drawer, inDrawer } from './state/drawer.ts';
 import { history } from './state/page.ts';
 import { shareDone } from './state/progress.ts';
 import { form } from './state/settings/settings.ts';
 import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
-import { marks, others, shownName } from './state/runs.ts';
+import { along, marks, others, shownName } from './state/runs.ts';
+import { address } from './state/address/visit.ts';
 import { watchSpeed } from './state/estimate.ts';
 import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
+import { TaskChip } from './views/cards/taskChip.tsx';
+import { DrawerButtons, DrawerFoot, DrawerHead } from './views/drawer.tsx';
 import { Charts } from './views/charts/charts.ts';
 import { Download } from './views/download.tsx';
 import { Headline } from './views/headline.tsx';
@@ -41,12 +45,9 @@ interface Panel {
   load: () => Promise<ComponentType>;
 }
 
-/** Panels below the tries and the curves, in their order. */
+/** Panels below the two columns, in their order. */
 const PANELS: readonly Panel[] = [
-  { id: 'timeline', label: 'Steps', load: async () => (await import('./views/steps/timeline.tsx')).Timeline },
-  { id: 'ask', label: 'Ask the model', load: async () => (await import('./views/ask/panel.tsx')).AskPanel },
   { id: 'rules', label: 'Rules', load: async () => (await import('./views/rules/rules.tsx')).Rules },
-  { id: 'runs', label: 'Runs', load: async () => (await import('./views/runs/runs.tsx')).Runs },
   { id: 'learning', label: 'What a step learns from', load: async () => (await import('./views/steps/loss.tsx')).Loss },
   { id: 'time', label: 'Where the time goes', load: async () => (await import('./views/steps/timeBar.tsx')).TimeBar },
 ];
@@ -59,23 +60,38 @@ function addPanel({ id, label }: Panel): void {
 }
 
 function openPage(): void {
-  const charts = new Charts(byId('charts'));
-  effect(() => charts.show(history.value, others.value, marks.value, shownName.value));
+  const charts = new Charts(byId('charts'), byId('more-charts'));
+  effect(() => charts.show(history.value, others.value, marks.value, shownName.value, along.value));
   effect(() => void (document.body.dataset['state'] = state.value));
   effect(() => void (document.body.dataset['stage'] = stage.value.name));
   effect(() => void document.body.toggleAttribute('data-shared', shared.value !== undefined));
   effect(
     () => void (document.title = active.value ? `${Math.floor(100 * shareDone.value)}% \u00b7 webgrpo` : 'webgrpo'),
   );
-  // The visitor must see why Start is disabled, and the settings of a fork.
+  // The visitor must see why Start is disabled.
   effect(() => {
     const isWrong = form.own.value && !form.wantsModel.value && 'problem' in form.checked.value;
-    if (isWrong || stage.value.name === 'forking') byId('settings-fold').setAttribute('open', '');
+    if (isWrong) drawer.value = 'settings';
+  });
+  const aside = byId('drawer');
+  effect(() => {
+    const shows = inDrawer.value;
+    document.body.toggleAttribute('data-drawer', shows !== undefined);
+    aside.dataset['shows'] = shows ?? '';
+  });
+  aside.addEventListener('keydown', ({ key }) => key === 'Escape' && closeDrawer());
+  // Stop disappears when the run ends, and must not take the focus with it.
+  effect(() => {
+    if (!active.value && document.activeElement?.id === 'stop') byId('start').focus();
   });
 
   show(<Cards />, 'cards');
   show(<SettingsForm />, 'settings');
   show(<Buttons />, 'buttons');
+  show(<TaskChip />, 'task');
+  show(<DrawerButtons />, 'drawer-buttons');
+  show(<DrawerHead />, 'drawer-head');
+  show(<DrawerFoot />, 'drawer-foot');
   show(<Download />, 'download');
   show(<Status />, 'status');
   show(<About />, 'about');
@@ -88,6 +104,14 @@ function openPage(): void {
     event.preventDefault();
     void start();
   });
+  const lesson = address.get('lesson');
+  if (lesson !== null)
+    void Promise.all([import('./state/lesson.ts'), import('./views/lesson/lesson.tsx')]).then(
+      ([{ beginLesson }, { Lesson }]) => {
+        beginLesson(lesson);
+        show(<Lesson />, 'lesson');
+      },
+    );
   watchSpeed();
   followSettings();
   void openRest().catch(fail);
@@ -100,8 +124,13 @@ async function openRest(): Promise<void> {
 
 function showLowerViews(): void {
   for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
-  void import('./views/share/share.tsx').then(({ Share, Told }) => {
+  void import('./views/ask/panel.tsx').then(({ AskPanel }) => show(<AskPanel />, 'ask'));
+  void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
+  void import('./views/rules/breakIt.tsx').then(({ BreakIt }) => show(<BreakIt />, 'break'));
+  void import('./views/runs/runs.tsx').then(({ Runs }) => show(<Runs />, 'runs'));
+  void import('./views/share/share.tsx').then(({ Share, Told, Watch }) => {
     show(<Share />, 'share');
+    show(<Watch />, 'watch');
     show(<Told />, 'told');
   });
   void import('./views/result/result.tsx').then(({ Result }) => show(<Result />, 'result'));

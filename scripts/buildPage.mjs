@@ -5,7 +5,7 @@
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { withFilePolicy } from './lib/contentPolicy.mjs';
 import { bundlePage, inline } from './lib/inline.mjs';
@@ -82,14 +82,16 @@ export async function buildFolder(folder, url) {
  * @param {string} [entry]
  */
 export async function buildFile(file, entry = join(DEMO, 'index.html')) {
+  const up = '../'.repeat(relative(DEMO, entry).split(/[\\/]/).length - 1);
+  const main = `"${up}index.html`;
   const scripts = entry.includes('/lessons/') ? ' blob:' : ''; // the loops that readers of a lesson write
   const html = await bundlePage(entry, {
     plugins: [inline(), lessonStills(), workerAsText()],
     policy: (page) =>
       withFilePolicy(
         page
-          // The page next to a lesson is one file too.
-          .replaceAll('"../../index.html', '"../../webgrpo.html')
+          // The page next to the lessons is one file too.
+          .replaceAll(main, up === '' ? main : `"${up}webgrpo.html`)
           // Removes the script that says that modules need a server, because the file needs none.
           .replace(/<script>[^]*?<\/script>/, '')
           .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
@@ -118,9 +120,10 @@ try {
   say(`${values.out}/page/: for any static host`);
   const bytes = await buildFile(join(out, 'webgrpo.html'));
   say(`${values.out}/webgrpo.html: the page in one file, ${(bytes / 1e6).toFixed(1)} MB`);
-  for (const [name, entry] of Object.entries(lessonPages())) {
-    const size = await buildFile(join(out, 'lessons', name, 'index.html'), entry);
-    say(`${values.out}/lessons/${name}/index.html: a lesson in one file, ${(size / 1e6).toFixed(1)} MB`);
+  for (const entry of Object.values(lessonPages())) {
+    const file = relative(DEMO, entry);
+    const size = await buildFile(join(out, file), entry);
+    say(`${join(values.out, file)}: in one file, ${(size / 1e6).toFixed(1)} MB`);
   }
 } catch (error) {
   exitOnSetupError(error);

@@ -35,7 +35,7 @@ try {
   });
   // A preview shows the content, without settings or notices.
   await page.addStyleTag({
-    content: `#notices, #told, #cards, .controls, #ask, #rules, #runs, #adapter-place { display: none !important }
+    content: `#notices, #told, #cards, .top > :not(h1), .intro, #ask, #rules { display: none !important }
       main { display: flex !important; flex-direction: column-reverse; justify-content: flex-end } #charts { order: 1 } h1 { font-size: 40px }`,
   });
   await page.waitForTimeout(500);

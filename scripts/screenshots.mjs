@@ -118,7 +118,16 @@ const STATES = {
       return missing;
     },
   },
-  runs: { query: QUICK, steps: 6, act: (page) => showView(page, 'runs') },
+  runs: { query: QUICK, steps: 6, act: (page) => press(page, /^Runs/) },
+  fork: {
+    query: `${QUICK}&set=trainer.saveFreq=2`,
+    steps: 6,
+    act: async (page) => {
+      await page.locator('.step-menu summary').click();
+      return press(page, /^Fork from/);
+    },
+  },
+  broken: { query: QUICK, steps: 4, act: (page) => press(page, /^reward guessing/) },
   result: {
     query: `${QUICK}&steps=5`,
     act: async (page) => {

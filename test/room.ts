@@ -96,7 +96,9 @@ export interface Saved {
   begun: number;
 }
 
-export interface ControllerOptions extends Partial<RoomOptions> {
+const TICK_MS = 20;
+
+export interface ControllerOptions extends Omit<Partial<RoomOptions>, 'now'> {
   n?: number;
   /** Number of groups per step, and of groups started ahead of training. */
   batch?: number;
@@ -117,16 +119,30 @@ export class Controller {
   readonly rollouter: NatsRollouter;
   readonly queue: ExperienceQueue;
   readonly saved: Saved;
+  /**
+   * Clock of the leases. It counts turns of a timer, and is late where the workers' signs of life are: no worker is silent because the
+   * machine is slow. A test can put it forward.
+   */
+  readonly clock: { ms: number };
+  readonly #ticking: ReturnType<typeof setInterval>;
   readonly #options: Required<Pick<ControllerOptions, 'n' | 'batch' | 'ahead'>>;
   readonly #connection: NatsConnection;
   readonly #killed = new AbortController();
 
-  private constructor(connection: NatsConnection, host: RoomHost, saved: Saved, options: ControllerOptions) {
+  private constructor(
+    connection: NatsConnection,
+    host: RoomHost,
+    saved: Saved,
+    options: ControllerOptions,
+    clock: { ms: number },
+  ) {
     const { n = 4, batch = 2, ahead = 8, maxBytes = Infinity, check = checkMadeUp } = options;
     this.#connection = connection;
     this.#options = { n, batch, ahead };
     this.host = host;
     this.saved = saved;
+    this.clock = clock;
+    this.#ticking = setInterval(() => (clock.ms += TICK_MS), TICK_MS);
     this.queue = new ExperienceQueue({ maxBytes });
     this.rollouter = new NatsRollouter(host, {
       ...{ n, check, put: (records) => this.queue.put(records, this.#killed.signal) },
@@ -142,10 +158,12 @@ export class Controller {
     options: ControllerOptions = {},
   ): Promise<Controller> {
     const connection = await room.connect();
+    const clock = { ms: 0 };
+    const now = () => clock.ms;
     const host = await RoomHost.open(connection, {
-      ...{ config: { name: 'test' }, ackWaitMs: 700, resume: saved.begun > 0, ...options },
+      ...{ config: { name: 'test' }, ackWaitMs: 700, resume: saved.begun > 0, now, ...options },
     });
-    return new Controller(connection, host, saved, options);
+    return new Controller(connection, host, saved, options, clock);
   }
 
   /** Trains until `count` groups are trained. Rejects if the controller is killed. */
@@ -189,10 +207,12 @@ export class Controller {
   /** Kills the controller: everything in its memory is lost. */
   async kill(): Promise<void> {
     this.#killed.abort(new Error('killed'));
+    clearInterval(this.#ticking);
     await Promise.all([this.#connection.close(), this.rollouter.detach()]);
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#ticking);
     await this.rollouter.close();
     await this.#connection.close();
   }

@@ -23,15 +23,16 @@ import {
   weightsStep,
 } from '../state/page.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
-import { beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
+import { asked, beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
 import { present, showHistory } from '../state/present.ts';
+import { titleOf } from '../state/runs.ts';
 import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
 import { keepAnswers } from '../state/tries/comparison.ts';
 import { keepTries } from '../state/tries/stepTries.ts';
 import { type RunChange, withoutRules } from '../storage/runChanges.ts';
-import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
+import { claimRun, discardRun, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import type { RunEvents } from '../training/run.ts';
 import { permission, rulesLetIn } from './permission.ts';
@@ -123,16 +124,16 @@ export async function showRun(saved: SavedRun): Promise<void> {
   release?.();
   if (stage.value !== here) return;
   if (!release) return offerLater(here, saved);
-  if (saved.record.finished) offerRun(here, saved, `${nameOf(saved)} is finished: ${stepsDone.value} steps.`);
+  if (saved.record.finished) offerRun(here, saved, `${titleOf(saved)} is finished: ${stepsDone.value} steps.`);
   else {
-    const text = `${nameOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
+    const text = `${titleOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
     offerRun(here, saved, text, 'Resume');
   }
 }
 
 /** Offers to continue a run that another tab trains, once that tab is closed. */
 async function offerLater(at: Looking, saved: SavedRun): Promise<void> {
-  const here = offerAt(at, { text: `${nameOf(saved)} is open in another tab.`, choices: {} });
+  const here = offerAt(at, { text: `${titleOf(saved)} is open in another tab.`, choices: {} });
   (await claimRun(saved, Infinity))?.();
   const left = await readRun(saved.id);
   if (stage.value !== here) return;
@@ -360,6 +361,11 @@ export function fail(error: unknown): Looking | undefined {
   else complain(error);
   return active.value ? enter<Looking>({ name: 'looking', at: isStopped ? 'ended' : 'failed' }) : undefined;
 }
+
+// While the reward is replaced, the share of problems solved is measured every few steps.
+effect(() => {
+  if (run.value) run.value.watched = asked.value.reward !== undefined;
+});
 
 effect(() => {
   // A shared result is shown first.

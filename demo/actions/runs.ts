@@ -3,11 +3,11 @@
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { complain, inform } from '../state/notices.ts';
 import { history, shownRun, shownStep } from '../state/page.ts';
-import { overlaid, readRuns, toggleOverlay } from '../state/runs.ts';
+import { overlaid, readRuns, titleOf, toggleOverlay } from '../state/runs.ts';
 import { form } from '../state/settings/settings.ts';
 import { showNewest, showStep } from '../state/tries/shown.ts';
 import { triesOf } from '../state/tries/stepTries.ts';
-import { changes, nameOf, savedRuns } from '../storage/saved.ts';
+import { changes, savedRuns } from '../storage/saved.ts';
 import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
 import { showRun, start, stop } from './controller.ts';
 import { saveFile } from './saveFile.ts';
@@ -90,17 +90,9 @@ export const fork = (run: SavedRun, step: number): void =>
       enter(back);
       restore();
     };
-    enter({
-      ...{ name: 'forking', of: run, step, back },
-      offer: {
-        text: `Fork of ${nameOf(run)} after step ${step}: change the settings, then start it.`,
-        choices: { Cancel: cancel },
-      },
-      start: () => void branch(store, run, step, true).catch(complain),
-      cancel,
-    });
-    document.querySelector('.controls')!.scrollIntoView(); // the buttons and the settings, which the stage has opened
-    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus({ preventScroll: true });
+    const begin = () => void branch(store, run, step, true).catch(complain);
+    enter({ name: 'forking', of: run, step, back, start: begin, cancel });
+    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus(); // in the drawer, which the stage has opened
     await goTo(step);
   });
 
@@ -137,6 +129,6 @@ export const load = (files: readonly File[]): void =>
     const { importRun } = await import('../storage/imports.ts');
     const run = await importRun(store, files);
     changes.value++;
-    if (active.value) inform(`${nameOf(run)} was added to the runs.`);
+    if (active.value) inform(`${titleOf(run)} was added to the runs.`);
     else await showRun(run);
   });

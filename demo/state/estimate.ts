@@ -30,7 +30,7 @@ export function keepSpeed(factor: number): void {
 }
 
 /** The first steps compile kernels. */
-const TIMED_FROM_STEP = 2;
+export const TIMED_FROM_STEP = 2;
 
 /** Updates the adapter's speed by the steps of every run. */
 export function watchSpeed(): void {

@@ -16,6 +16,15 @@ export interface Measured {
   trainedTokens: number;
 }
 
+/** Matches the metric of an evaluation of the first held-out problems. */
+const QUICK = /^val-aux\/.*\/acc\/first@(\d+)$/;
+
+/** Returns an evaluation of few problems, which a run makes while its reward is replaced; undefined if the line has none. */
+export function quickOf(line: Metrics): { value: number; problems: number } | undefined {
+  const name = Object.keys(line).find((key) => QUICK.test(key));
+  return name === undefined ? undefined : { value: line[name], problems: Number(QUICK.exec(name)![1]) };
+}
+
 /** Returns the measured values of a history. */
 export function measured(history: readonly Metrics[]): Measured {
   const evaluations = history.flatMap((line) => {
@@ -59,6 +68,15 @@ export function headlineOf(history: readonly Metrics[], total?: number): Headlin
     return value === undefined ? [] : [{ value, step: line['training/global_step'] }];
   });
   const newest = trained.at(-1);
+  const few = history.findLast((line) => quickOf(line) !== undefined);
+  if (few && few['training/global_step'] > (after?.step ?? -1)) {
+    const { value, problems } = quickOf(few)!;
+    return {
+      numbers: [...(before === undefined ? [] : [before]), value],
+      caption: `Share solved, first ${problems} held-out problems, step ${few['training/global_step']}`,
+      now: newest ? `Tries of step ${newest.step}: ${newest.value.toFixed(2)} solved` : '',
+    };
+  }
   if (after)
     return {
       numbers: [...(before === undefined ? [] : [before]), after.value],

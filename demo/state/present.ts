@@ -6,7 +6,9 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { RunChange } from '../storage/runChanges.ts';
 import { config, evaluation, history, phase, scored, shownRun } from './page.ts';
+import { bet } from './bet.ts';
 import { showChanges } from './rules.ts';
+import { active } from './stage.ts';
 import { replay } from './runs.ts';
 import { showTries } from './tries/growing.ts';
 import { looked, showNewest } from './tries/shown.ts';
@@ -28,6 +30,7 @@ export function present({ id, config: of, history: lines = [], tries = [], chang
   batch(() => {
     forgetTries();
     [shownRun.value, replay.value, looked.value] = [id, undefined, undefined];
+    if (!active.peek()) bet.value = undefined;
     showHistory(lines, of);
     showTries(tries);
     showChanges(changes);

@@ -27,7 +27,7 @@ export const record = signal<readonly RunChange[]>([]);
 /** The same changes as readable text. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
 
-/** Returns the changes as a sentence part, such as "Reward replaced by "pay for guessing" at step 3". */
+/** Returns the changes as a sentence part, such as "Reward replaced by "reward guessing" at step 3". */
 export const changesInWords = (of: readonly { step: number; text: string }[]): string =>
   of.map(({ step, text }) => `${text} at step ${step}`).join('; ');
 

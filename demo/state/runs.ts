@@ -4,6 +4,7 @@ import { computed, effect, signal } from '@preact/signals';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Mark } from '../../src/ui/lineChart.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
+import { runName } from './changeWords.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import { complain } from './notices.ts';
 import { shownRun } from './page.ts';
@@ -20,11 +21,26 @@ export interface OtherRun {
   history: readonly Metrics[];
 }
 
+/** Axis of the curves. */
+export type Along = 'steps' | 'seconds';
+
+export const along = signal<Along>('steps');
+
 /** Maximum number of runs whose curves can be told apart. */
 export const MOST_OVERLAID = 4;
 
 /** All saved runs, newest first. */
 export const runs = signal<readonly SavedRun[]>([]);
+
+/** Returns the run that a run is compared with: the one that it was forked from, otherwise the previous one. */
+export const comparedWith = (run: SavedRun): SavedRun | undefined =>
+  runs.value.find(({ id }) => id === run.record.forkedFrom?.id) ??
+  runs.value[runs.value.findIndex(({ id }) => id === run.id) + 1 || Infinity];
+
+const names = computed(() => new Map(runs.value.map((run) => [run.id, runName(run, comparedWith(run))])));
+
+/** Returns the name of a saved run. */
+export const titleOf = (run: SavedRun): string => names.value.get(run.id) ?? nameOf(run);
 
 /** Ids of the overlaid runs by slot; undefined = a free slot. */
 const slots = signal<readonly (string | undefined)[]>(Array<undefined>(MOST_OVERLAID).fill(undefined));
@@ -36,7 +52,7 @@ export const overlaid = computed(() => slots.value.filter((id) => id !== undefin
 export const others = computed((): OtherRun[] =>
   slots.value.flatMap((id, slot) => {
     const run = runs.value.find((run) => run.id === id);
-    return run && run.id !== shownRun.value ? [{ id: run.id, name: nameOf(run), slot, history: run.history }] : [];
+    return run && run.id !== shownRun.value ? [{ id: run.id, name: titleOf(run), slot, history: run.history }] : [];
   }),
 );
 
@@ -44,7 +60,7 @@ export const others = computed((): OtherRun[] =>
 export const shown = computed(() => runs.value.find(({ id }) => id === shownRun.value));
 
 /** Name of that run; undefined if it is not saved. */
-export const shownName = computed(() => shown.value && nameOf(shown.value));
+export const shownName = computed(() => shown.value && titleOf(shown.value));
 
 /** Marks in the curves: where the shown and the overlaid runs branched off, changes of rules, and the older step that is shown. */
 export const marks = computed((): Mark[] => {

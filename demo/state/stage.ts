@@ -38,7 +38,6 @@ interface Forking {
   name: 'forking';
   of: SavedRun;
   step: number;
-  offer: Offer;
   /** Starts the fork with the settings of the form. */
   start: () => void;
   /** Returns to `back`, and to the settings before. */

@@ -3,6 +3,7 @@
 import { isEngineLost } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
+import { Evaluation } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint, FitResult } from '../../src/grpo/types.ts';
@@ -15,7 +16,7 @@ import type { HeldRun } from '../storage/heldRun.ts';
 import { CHANGES } from '../storage/savedRuns.ts';
 import { changesText, type RunChange } from '../storage/runChanges.ts';
 import { Session } from '../engine/session.ts';
-import { fitsBetweenSteps, StartEvaluation } from './startEvaluation.ts';
+import { canEvaluateBetween, fitsBetweenSteps, StartEvaluation } from './startEvaluation.ts';
 import { keepTokens } from './tokens.ts';
 
 export interface EvaluationProgress {
@@ -77,9 +78,16 @@ const MAX_BYTES = 512 * 2 ** 20;
 /** Bytes of a run's tries. Beyond that, each step keeps only trainer.logRollouts of them. */
 const TRIES_BYTES = 32 * 2 ** 20;
 
+/** Size of the evaluations while a rule replaces the reward. */
+const FEW = { problems: 32, everySteps: 5 };
+
 /** The page's part of a run: pauses, sessions opened ahead, and evaluations that a click can end. */
 export class Run {
   readonly training: TrainingRun<Session>;
+  /** True to evaluate a few problems now and every few steps, because a rule replaces the reward. Stored steps are not affected. */
+  watched = false;
+  /** Step of the first of these evaluations. */
+  #watchedFrom: number | undefined;
   readonly #options: PageRunOptions;
   #start: StartEvaluation | undefined;
   #startMetrics: Metrics | undefined;
@@ -219,12 +227,13 @@ export class Run {
   async #onStep(
     { metrics, samples, tries, inputs }: LoggedStep,
     trainer: GrpoTrainer,
-    { engine }: Session,
+    session: Session,
   ): Promise<void> {
-    if (inputs) keepTokens(tries, samples, inputs, engine);
+    if (inputs) keepTokens(tries, samples, inputs, session.engine);
     if ('timing_s/testing' in metrics) this.#evaluatedStep = metrics['training/global_step'];
     await this.#options.events.onStep(metrics, tries);
     if (this.#start && this.asked === 'running') await this.#evaluate(() => this.#evaluateStart(trainer));
+    if (this.#isWatching(metrics)) await this.#evaluate((signal) => this.#evaluateFew(metrics, session, signal));
     if (!this.#gate) return;
     this.#options.events.onPaused();
     await this.#gate.promise;
@@ -263,6 +272,28 @@ export class Run {
     this.#startMetrics = done.metrics;
     await this.#options.events.onValidation?.(done.samples, 0);
     this.#tellEvaluated(done.metrics);
+  }
+
+  #isWatching(metrics: Metrics): boolean {
+    const { config, replays = false } = this.#options;
+    if (!this.watched) this.#watchedFrom = undefined;
+    if (!this.watched || replays || this.asked !== 'running' || !canEvaluateBetween(config)) return false;
+    const step = metrics['training/global_step'];
+    this.#watchedFrom ??= step;
+    return (step - this.#watchedFrom) % FEW.everySteps === 0 && !('timing_s/testing' in metrics);
+  }
+
+  async #evaluateFew(metrics: Metrics, { engine, task }: Session, signal: AbortSignal): Promise<void> {
+    const { config } = this.training;
+    const step = metrics['training/global_step'];
+    this.#options.events.onPhase?.('validate', step);
+    const onProgress = (done: number, total: number) => this.#onEvaluating(done, Math.min(FEW.problems, total), step);
+    const evaluation = await Evaluation.begin({ config, engine, task }, { globalStep: step, onProgress, signal });
+    await evaluation.next(FEW.problems);
+    const accs = evaluation.result().samples.map(({ reward }) => reward.acc);
+    const problems = accs.length / config.rollout.valKwargs.n;
+    const value = accs.reduce((sum, acc) => sum + acc, 0) / accs.length;
+    this.#tellEvaluated({ 'training/global_step': step, [`val-aux/${task.name}/acc/first@${problems}`]: value });
   }
 
   #tellEvaluated(metrics: Metrics): void {

@@ -17,15 +17,16 @@ interface Watch {
   signal: AbortSignal;
 }
 
+/** True if no samples are in flight between steps. */
+export const canEvaluateBetween = (config: TrainConfig): boolean =>
+  !pipelineOf(config).isAsync && config.rollout.overSampleRate === 0;
+
 /**
  * True if the start weights can be evaluated between steps. Not possible if samples stay in flight between steps (the start weights would
  * generate them), with adapters (the weights in memory are not the start weights), or if the result can end the run (`trainer.stopWhen`).
  */
 export const fitsBetweenSteps = (config: TrainConfig): boolean =>
-  !pipelineOf(config).isAsync &&
-  config.rollout.overSampleRate === 0 &&
-  !loraOf(config) &&
-  config.trainer.stopWhen === undefined;
+  canEvaluateBetween(config) && !loraOf(config) && config.trainer.stopWhen === undefined;
 
 /** An evaluation of the start weights in progress. */
 export class StartEvaluation {

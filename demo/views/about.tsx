@@ -20,9 +20,8 @@ export function About() {
       </details>
       <p>
         {`webgrpo ${version}, ${license}. Everything runs in this tab, and nothing is uploaded unless the tab joins a room. Method: `}
-        <a href="https://arxiv.org/abs/2402.03300">GRPO, in DeepSeekMath</a>. Lesson 1:{' '}
-        <a href="./lessons/1-groups/index.html">eight tries at one problem</a>. Lesson 3:{' '}
-        <a href="./lessons/3-run/index.html">a whole run in thirty lines</a>.
+        <a href="https://arxiv.org/abs/2402.03300">GRPO, in DeepSeekMath</a>. To learn it:{' '}
+        <a href="./lessons/index.html">lessons</a>.
       </p>
     </>
   );

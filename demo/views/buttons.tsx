@@ -1,15 +1,14 @@
-/** The buttons Start, Pause, Stop and Save. */
+/** The buttons Start, Pause and Stop. */
 
 import type { ComponentChildren } from 'preact';
-import { pauseOrResume, saveMetrics, stop } from '../actions/controller.ts';
-import { evaluation, history } from '../state/page.ts';
+import { pauseOrResume, stop } from '../actions/controller.ts';
+import { evaluation } from '../state/page.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 import { active, stage, state } from '../state/stage.ts';
 
 interface Action {
   id?: string;
   class?: string;
-  title?: string;
   type?: 'submit';
   form?: string;
   off: boolean;
@@ -24,34 +23,36 @@ function Action({ off, onClick, ...rest }: Action) {
   );
 }
 
-/** The run's buttons. */
+/**
+ * The run's buttons, without those that do nothing now. Start, Pause and Resume are one element, so that it keeps the focus. A fork has its
+ * own button, in the drawer.
+ */
 export function Buttons() {
   const now = state.value;
-  const isForking = stage.value.name === 'forking';
+  if (stage.value.name === 'forking') return null;
   return (
     <>
-      <Action
-        id="start"
-        type="submit"
-        form="settings"
-        class="primary"
-        off={active.value || now === 'no-gpu' || !formIsReady.value || 'problem' in form.checked.value}
-      >
-        {isForking ? 'Start the fork' : now === 'done' || now === 'failed' ? 'Start again' : 'Start'}
-      </Action>
-      <Action off={!['running', 'pausing', 'paused'].includes(now)} onClick={pauseOrResume}>
-        {now === 'paused' || now === 'pausing' ? 'Resume' : 'Pause'}
-      </Action>
-      <Action off={!active.value} onClick={stop}>
-        {now !== 'stopping' ? 'Stop' : evaluation.value?.canSkip ? 'Skip evaluation' : 'Stop now'}
-      </Action>
-      <Action
-        title="Downloads metrics.jsonl, in the command line's format"
-        off={history.value.length === 0}
-        onClick={saveMetrics}
-      >
-        Save metrics
-      </Action>
+      {active.value ? (
+        <Action key="main" id="start" off={!['running', 'pausing', 'paused'].includes(now)} onClick={pauseOrResume}>
+          {now === 'paused' || now === 'pausing' ? 'Resume' : 'Pause'}
+        </Action>
+      ) : (
+        <Action
+          key="main"
+          id="start"
+          type="submit"
+          form="settings"
+          class="primary"
+          off={now === 'no-gpu' || !formIsReady.value || 'problem' in form.checked.value}
+        >
+          {now === 'done' || now === 'failed' ? 'New run' : 'Start'}
+        </Action>
+      )}
+      {active.value && (
+        <Action id="stop" off={false} onClick={stop}>
+          {now !== 'stopping' ? 'Stop' : evaluation.value?.canSkip ? 'Skip evaluation' : 'Stop now'}
+        </Action>
+      )}
     </>
   );
 }

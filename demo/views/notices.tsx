@@ -3,8 +3,9 @@
 import { restoreRules } from '../actions/rules.ts';
 import { adapter, complain, message, notSaved } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
-import { asked } from '../state/rules.ts';
+import { asked, record } from '../state/rules.ts';
 import { active, offer } from '../state/stage.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import { RULE_KINDS } from '../storage/runChanges.ts';
 
 /** Shows the current notices. */
@@ -29,8 +30,7 @@ export function Notices() {
       {kinds.length > 0 && (
         <div class="notice warning replaced">
           <span>
-            <b>{active.value ? 'This run has custom rules: ' : 'The next run uses custom rules: '}</b>
-            {kinds.map((kind) => `${kind}: ${asked.value[kind]!.name}`).join('; ')}.
+            <b>{kinds.map(sinceWhen).join(' ')}</b>
           </span>
           <span class="choices">
             <button type="button" onClick={() => void restoreRules(kinds).catch(complain)}>
@@ -59,6 +59,15 @@ export function Notices() {
       )}
     </>
   );
+}
+
+/** Says which rule is replaced, and since which step. */
+function sinceWhen(kind: RuleKind): string {
+  const since = active.value ? record.value.findLast((of) => 'rule' in of && of.rule === kind)?.step : undefined;
+  const { name } = asked.value[kind]!;
+  if (!active.value) return `The next run starts with another ${kind}: ${name}.`;
+  const when = since === undefined ? 'from the next step' : `at step ${since}`;
+  return `${kind[0].toUpperCase()}${kind.slice(1)} changed ${when}: ${name}.`;
 }
 
 /** Shows the adapter's name. */

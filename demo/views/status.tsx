@@ -26,7 +26,7 @@ const STATES: Partial<Record<State, string>> = {
   'no-gpu': 'No GPU',
 };
 
-/** Shows the status of the run. */
+/** Shows the status of the run in a line, and its progress. */
 export function Status() {
   const [lines, total] = [history.value, config.value?.trainer.totalTrainingSteps ?? 0];
   const speed = lines.at(-1)?.['perf/throughput'];
@@ -41,7 +41,7 @@ export function Status() {
     <>
       <dl class="status">
         {Object.entries(tiles).map(([name, [label, value]]) => (
-          <div class="tile" key={name}>
+          <div class={`tile-${name}`} key={name} hidden={value === '\u2013'}>
             <dt>{label}</dt>
             <dd id={`status-${name}`}>{value}</dd>
           </div>

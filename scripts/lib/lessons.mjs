@@ -7,21 +7,75 @@ import { ROOT } from '../setup.mjs';
 const LESSONS = join(ROOT, 'demo', 'lessons');
 
 /**
- * Returns the HTML files of all lessons by the lesson's name.
+ * Returns the HTML files of the contents, of all lessons and of the pages for a class, by the name of their folder.
  * @returns {Record<string, string>}
  */
 export const lessonPages = () =>
   Object.fromEntries(
-    readdirSync(LESSONS)
-      .map((name) => [name, join(LESSONS, name, 'index.html')])
-      .filter(([, file]) => existsSync(file)),
+    [
+      ['lessons', join(LESSONS, 'index.html')],
+      ...readdirSync(LESSONS).map((name) => [name, join(LESSONS, name, 'index.html')]),
+    ].filter(([, file]) => existsSync(file)),
   );
+
+/**
+ * Returns the lessons that exist, in their order: folder, number, title, and first paragraph.
+ * @returns {{ folder: string, number: number, title: string, lead: string }[]}
+ */
+export function lessons() {
+  const folders = readdirSync(LESSONS).filter(
+    (name) => /^\d-/.test(name) && existsSync(join(LESSONS, name, 'index.html')),
+  );
+  return folders.sort().map((folder) => {
+    const html = readFileSync(join(LESSONS, folder, 'index.html'), 'utf8');
+    const [title, lead] = [/<h1>([^<]*)<\/h1>/, /<p class="lead">([^]*?)<\/p>/].map(
+      (part) => part.exec(html)?.[1].trim() ?? '',
+    );
+    return { folder, number: Number(folder[0]), title, lead };
+  });
+}
+
+/** Returns the list of the contents page. */
+const lessonList = () =>
+  `<ol class="contents">${lessons()
+    .map(
+      ({ folder, number, title, lead }) =>
+        `<li value="${number}" data-lesson="${folder}"><a href="./${folder}/index.html">${title}</a><br />${lead.replace(/^Lesson \d, /, '').replace(/^about/, 'About')}</li>`,
+    )
+    .join('')}</ol>`;
+
+/**
+ * Returns a schedule without the rows of lessons that do not exist. Start times are computed from the rows that remain.
+ * @param {string} rows lines of "minutes | numbers of lessons | what", without numbers for what needs no lesson
+ */
+function schedule(rows) {
+  const exist = new Set(lessons().map(({ number }) => `${number}`));
+  let start = 0;
+  const shown = rows
+    .trim()
+    .split('\n')
+    .flatMap((row) => {
+      const [minutes, numbers, what] = row.split('|').map((cell) => cell.trim());
+      if (
+        !numbers
+          .split(' ')
+          .filter(Boolean)
+          .every((number) => exist.has(number))
+      )
+        return [];
+      const at = `${Math.floor(start / 60)}:${String(start % 60).padStart(2, '0')}`;
+      start += Number(minutes);
+      return [`<tr><td>${at}</td><td>${minutes} min</td><td>${what}</td></tr>`];
+    });
+  const head = '<thead><tr><th>from</th><th>for</th><th>what</th></tr></thead>';
+  return `<table>${head}<tbody>${shown.join('')}</tbody></table>`;
+}
 
 const escaped = (/** @type {string} */ text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 
 /**
- * Vite plugin: replaces `<!-- still 1.2 -->` in a lesson by the picture that its stills.ts draws from recorded data, and `<!-- file x.js -->` by
- * the text of that file.
+ * Vite plugin: replaces `<!-- still 1.2 -->` in a lesson by the picture that its stills.ts draws from recorded data, `<!-- file x.js -->` by
+ * the text of that file, `<!-- lessons -->` by the list of lessons, and `<!-- schedule ... -->` by a table of the lessons that exist.
  * @returns {import('vite').Plugin}
  */
 export function lessonStills() {
@@ -30,14 +84,17 @@ export function lessonStills() {
     transformIndexHtml: {
       order: 'pre',
       async handler(html, { filename }) {
-        if (!html.includes('<!-- still ')) return html;
         const folder = dirname(filename);
+        const listed = html
+          .replace('<!-- lessons -->', lessonList)
+          .replace(/<!-- schedule\n([^]*?)-->/g, (_, rows) => schedule(rows));
+        if (!listed.includes('<!-- still ')) return listed;
         const { runnerImport } = await import('vite');
         const { module } = await /** @type {typeof runnerImport<{ STILLS: Record<string, string> }>} */ (runnerImport)(
           join(folder, 'stills.ts'),
           { configFile: false, logLevel: 'error' },
         );
-        return html
+        return listed
           .replace(/<!-- still ([\d.]+) -->/g, (_, number) => {
             if (module.STILLS[number]) return module.STILLS[number];
             throw new Error(`${folder}/stills.ts has no picture ${number}.`);

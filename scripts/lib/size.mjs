@@ -82,9 +82,9 @@ function pageBytes(files) {
     'page, engine worker': routeBytes(files, worker),
     ...Object.fromEntries(
       [...files.keys()]
-        .filter((name) => /^lessons\/[^/]+\/index\.html$/.test(name))
+        .filter((name) => /^lessons\/.*\bindex\.html$/.test(name))
         .map((html) => [
-          `lesson ${html.split('/')[1]}, first paint`,
+          `lesson ${html.split('/').at(-2)}, first paint`,
           routeBytes(files, [html, ...filesOf(files, html)]),
         ]),
     ),

@@ -12,7 +12,7 @@ const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: t
 /** Returns metrics.jsonl as the button saves it, without timings. */
 async function lines(page: Page): Promise<Record<string, number>[]> {
   const download = page.waitForEvent('download');
-  await page.getByRole('button', { name: 'Save metrics' }).click();
+  await page.getByRole('button', { name: 'Download metrics' }).click();
   const text = await readFile(await (await download).path(), 'utf8');
   return text
     .trim()
@@ -85,7 +85,7 @@ test('after Stop the final weights are evaluated, with a count; a second Stop sk
   await expect(page.locator('#status-left')).toHaveText('\u2013');
 
   engine.upTo(2);
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'New run' }).click();
   await stopAfterStep(3);
   await page.getByRole('button', { name: 'Skip evaluation' }).click();
   await expectState(page, 'done');

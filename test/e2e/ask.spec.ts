@@ -20,7 +20,7 @@ async function answered(page: Page, count: number): Promise<void> {
 async function savedMetrics(page: Page): Promise<string> {
   const [download] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Save metrics' }).click(),
+    page.getByRole('button', { name: 'Download metrics' }).click(),
   ]);
   const lines = (await readFile(await download.path(), 'utf8')).trim().split('\n');
   const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
@@ -101,7 +101,7 @@ test('questions before, during and after training do not change the run', async 
   await expect(names(page)).toHaveText(['Before training', `After step ${STEPS}`]);
   const asked = await savedMetrics(page);
 
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'New run' }).click();
   await expectState(page, 'done');
   expect(await savedMetrics(page)).toBe(asked);
 });

@@ -101,10 +101,10 @@ test('reverse-text trains its start model once, and reuses it the second time', 
   await expect(page.getByText(/Warm start on example answers: step \d+ of 60/)).toBeVisible();
   await expectState(page, 'done');
   await expectPoints(page, 'reward', 2);
-  await expect(page.locator('.card-cost').first(), 'measured by the second step').toContainText('here');
+  await expect(page.locator('#plan'), 'measured by the second step').toContainText('here');
   let workers = 0;
   page.on('worker', () => workers++);
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'New run' }).click();
   await expectState(page, 'done');
   expect(workers, 'one to train in, none to imitate in').toBe(1);
 });

@@ -56,7 +56,17 @@ export function address(settings: Record<string, string | number | boolean> = {}
 export async function openPage(page: Page, settings: Parameters<typeof address>[0] = {}): Promise<void> {
   await page.goto(address(settings));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
-  await page.getByText('Settings', { exact: true }).click();
+  await page.getByRole('button', { name: 'Settings' }).click();
+}
+
+/** Opens the settings or the saved runs in the drawer. */
+export const openDrawer = (page: Page, name: 'settings' | 'runs'): Promise<void> =>
+  page.locator(`#drawer-buttons [data-opens="${name}"][aria-expanded="false"]`).click();
+
+/** Opens the menu at the thumb of the timeline, and chooses an action. */
+export async function fromStep(page: Page, action: RegExp): Promise<void> {
+  await page.locator('.step-menu summary').click();
+  await page.locator('.step-menu').getByRole('button', { name: action }).click();
 }
 
 export const isFull = process.env['FULL_TESTS'] === '1';
@@ -84,7 +94,7 @@ export const expectPoints = (page: Page, chart: string, count: number): Promise<
 
 /** Waits until the browser's files contain `count` states of the shown run. */
 export const expectKept = (page: Page, count: number): Promise<void> =>
-  expect(page.locator('.timeline-marks i')).toHaveCount(count);
+  expect(page.locator('.timeline-marks .checkpoint')).toHaveCount(count);
 
 /** Returns the number of points of a curve. */
 export async function points(page: Page, chart: string): Promise<number> {

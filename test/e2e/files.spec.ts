@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { expect, type Page } from '@playwright/test';
 import { bundle } from '../../scripts/lib/bundle.mjs';
 import { readZip } from '../../src/runs/zip.ts';
-import { expectPoints, expectState, isFull, openPage, test, TINY } from './demo.ts';
+import { expectPoints, expectState, isFull, openDrawer, openPage, test, TINY } from './demo.ts';
 
 let folder: string;
 let webgrpo: (...args: string[]) => string;
@@ -26,7 +26,8 @@ test('a run is saved by the page, continued by the command line, and loaded into
   await openPage(page, { ...TINY, steps: 1, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
-  await expect(page.locator('#runs tbody tr')).toHaveCount(1);
+  await openDrawer(page, 'runs');
+  await expect(page.locator('.run-list > li')).toHaveCount(1);
 
   const run = await unpacked(page, 'Run (.zip, opens here and in the command line)');
   await test.step('the command line writes its report', () => {
@@ -77,8 +78,8 @@ test('a run is saved by the page, continued by the command line, and loaded into
       join(longer, 'config.yaml'),
       readFileSync(join(longer, 'config.yaml'), 'utf8').replace(/totalTrainingSteps: \d/, 'totalTrainingSteps: 3'),
     );
-    await page.getByLabel('Load a folder').setInputFiles(longer);
-    await expect(page.locator('#runs tbody tr')).toHaveCount(2);
+    await page.getByLabel('Open folder').setInputFiles(longer);
+    await expect(page.locator('.run-list > li')).toHaveCount(2);
     const name = `${isFull ? 'longer' : 'gsm8k-tool'}, loaded`;
     await expect(page.getByLabel('Name of the run').first()).toHaveValue(name);
     await expectPoints(page, 'reward', 1);
@@ -91,16 +92,16 @@ test('a run is saved by the page, continued by the command line, and loaded into
   await test.step('what is no run is refused in words', async () => {
     const other = join(folder, 'other.zip');
     writeFileSync(other, 'no zip');
-    await page.getByLabel('Load a .zip').setInputFiles(other);
+    await page.getByLabel('Open .zip').setInputFiles(other);
     await expect(page.getByText('other.zip cannot be read as a .zip')).toBeVisible();
-    await page.getByLabel('Load a folder').setInputFiles(dirname(join(run, 'rollouts', 'x')));
+    await page.getByLabel('Open folder').setInputFiles(dirname(join(run, 'rollouts', 'x')));
     await expect(page.getByText('Not a run folder: config.yaml or metrics.jsonl is missing.')).toBeVisible();
   });
 });
 
 /** Saves the newest run by a choice of its menu, and returns the file. */
 async function saved(page: Page, choice: string): Promise<string> {
-  const row = page.locator('#runs tbody tr').first();
+  const row = page.locator('.run-list > li').first();
   const menu = row.locator('.save');
   if ((await menu.getAttribute('open')) === null) await menu.locator('summary').click();
   const [download] = await Promise.all([

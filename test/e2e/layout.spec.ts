@@ -45,9 +45,10 @@ test('on a desktop the tries are to the left of the curves, above the fold', asy
   expect(tries.x + tries.width).toBeLessThanOrEqual(curves.x);
   expect(start.y).toBeLessThan(450);
   await runTwoSteps(page, engine);
-  const status = (await boxOf(page, '#status')).height;
-  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pause" must not wrap
-  expect((await boxOf(page, '#status')).height).toBe(status);
+  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pauses" must not wrap
+  expect((await boxOf(page, '.top')).height).toBe(48);
+  await expect(page.getByRole('radio'), 'cards, once a run was started').toHaveCount(0);
+  await expect(page.getByRole('combobox', { name: 'Task' })).toHaveValue('gsm8k-tool');
   await page.setViewportSize({ width: 1920, height: 1080 });
   const right = await page.evaluate(() =>
     Math.max(...[...document.querySelectorAll('main > *')].map((e) => e.getBoundingClientRect().right)),
@@ -114,21 +115,27 @@ test('training: the shown problem changes only when a step is complete, and noth
 });
 
 for (const width of [360, 390])
-  test(`on a phone of ${width} px there is one column, tries before curves, buttons in reach`, async ({
+  test(`on a phone of ${width} px there is one column, the result and a curve first, buttons in reach`, async ({
     page,
     engine,
   }) => {
     await page.setViewportSize({ width, height: 780 });
     await load(page);
     expect(await shifts(page), 'layout shift while loading').toBeLessThan(0.1);
-    const [tries, curves, start] = [
-      await boxOf(page, '#rollouts'),
-      await boxOf(page, '#charts'),
-      await boxOf(page, '#start'),
-    ];
-    expect(tries.y + tries.height).toBeLessThanOrEqual(curves.y);
+    const start = await boxOf(page, '#start');
     expect(start.y + start.height).toBeLessThanOrEqual(780);
-    if (width === 360) await runTwoSteps(page, engine);
+    await expect(page.locator('#charts figure').first(), 'empty curves before a run').toBeHidden();
+    await runTwoSteps(page, engine);
+    const [headline, curve, tries] = [
+      await boxOf(page, '#headline'),
+      await boxOf(page, '[data-chart="reward"]'),
+      await boxOf(page, '#rollouts'),
+    ];
+    expect(headline.y + headline.height).toBeLessThanOrEqual(curve.y);
+    expect(curve.y + curve.height, 'the result and a curve are on the first screen').toBeLessThan(780 - 61);
+    expect(curve.y + curve.height).toBeLessThanOrEqual(tries.y);
+    const isCut = await page.locator('#status-now').evaluate((of) => of.scrollWidth > of.clientWidth);
+    expect(isCut, 'the status is cut').toBe(false);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
   });
 

@@ -131,21 +131,21 @@ test('a run whose reward was replaced says so: in its notice, on its card, in it
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
   await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
   await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
-  await page.getByLabel('Template').selectOption('pay for guessing');
+  await page.getByLabel('Template').selectOption('reward guessing');
   await page.getByRole('button', { name: 'Apply' }).click();
   const notice = page.locator('.notice.replaced');
-  await expect(notice).toContainText('The next run uses custom rules: reward: pay for guessing.');
+  await expect(notice).toContainText('The next run starts with another reward: reward guessing');
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
-  await expect(notice, 'it stays for the next run').toContainText('The next run uses custom rules');
-  const said = 'Reward replaced by "pay for guessing" at step 1';
+  await expect(notice, 'it stays for the next run').toContainText('The next run starts with another reward');
+  const said = 'Reward replaced by "reward guessing" at step 1';
   await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said));
   await page.getByRole('button', { name: 'Copy link' }).click();
   await expect(page.getByText(/^Copied: /)).toBeVisible();
   const link = await page.evaluate(() => navigator.clipboard.readText());
   await notice.getByRole('button', { name: 'Undo' }).click();
   await expect(notice).toHaveCount(0);
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'New run' }).click();
   await expectState(page, 'done');
   await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*replaced)/);
 

@@ -1,7 +1,7 @@
 /** Crashes the GPU process of a real engine: a run continues automatically, and work between runs gets another device. */
 
 import { expect } from '@playwright/test';
-import { expectState, isFull, noticesOf, onlyInFull, openPage, test, TINY, waitForStep } from './demo.ts';
+import { expectState, isFull, noticesOf, onlyInFull, openPage, test, TINY, waitForStep, fromStep } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
 /** Settings whose tries differ, so that the weights change. */
@@ -59,8 +59,8 @@ test('a real engine repeats a reloaded run bit for bit', async ({ page, browser 
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
   expect(trained(await savedLines(page))).toEqual(trained(await savedLines(whole)));
-  await page.getByRole('slider', { name: /^Step/ }).fill('2');
-  await page.getByRole('button', { name: 'Replay step 2' }).click();
+  await page.getByRole('slider', { name: 'Step' }).fill('2');
+  await fromStep(page, /^Replay/);
   await expect(page.locator('.replayed')).toHaveText(/(\d+) of \1 steps bit for bit as logged\.$/);
   await whole.close();
 });

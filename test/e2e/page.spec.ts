@@ -152,7 +152,7 @@ test('the page pauses between steps, resumes, stops after a step, and stops imme
 
   engine.upTo(0, 'load');
   await page.getByLabel('Tries per problem').fill('4'); // other sizes need another engine
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'New run' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
   await expect(page.getByText('Stopped during a step.')).toBeVisible();

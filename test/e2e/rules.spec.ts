@@ -2,7 +2,18 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
-import { expectPoints, expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
+import {
+  address,
+  expectPoints,
+  expectState,
+  expectStep,
+  onlyInFull,
+  openDrawer,
+  openPage,
+  test,
+  TINY,
+  fromStep,
+} from './demo.ts';
 
 test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
@@ -30,7 +41,7 @@ test('typed text is kept even if effects run late, and the page responds to it',
 
   const preset = page.getByLabel('Template');
   await expect(preset).toHaveValue('');
-  await preset.selectOption('pay for length');
+  await preset.selectOption('reward length');
   await expect.poll(text).toContain('return tokens / 100;');
   await page.getByRole('tab', { name: 'Loss' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the loss' })).toContainText('export function loss');
@@ -104,8 +115,8 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
 
   const changed = page.getByRole('list', { name: 'Changes' });
   await test.step('done again, steps go by what came in at them, and come out the same', async () => {
-    await page.getByRole('slider', { name: /^Step/ }).fill('5');
-    await page.getByRole('button', { name: 'Replay step 5' }).click();
+    await page.getByRole('slider', { name: 'Step' }).fill('5');
+    await fromStep(page, /^Replay/);
     await expect(page.locator('.replayed')).toHaveText(/(\d+) of \1 steps bit for bit as logged\.$/);
     await expectState(page, 'done');
   });
@@ -119,6 +130,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   });
 
   await test.step('from a file, rules are somebody else\u2019s: they run after a question', async () => {
+    await openDrawer(page, 'runs');
     await page.locator('#runs .save summary').first().click();
     const [download] = await Promise.all([
       page.waitForEvent('download'),
@@ -126,14 +138,14 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
     ]);
     const file = test.info().outputPath('run.zip');
     await download.saveAs(file);
-    await page.getByLabel('Load a .zip').setInputFiles(file);
+    await page.getByLabel('Open .zip').setInputFiles(file);
     await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).click();
     await expect(page.locator('.offer')).toContainText('This run contains custom rules (reward: custom reward)');
     await expectState(page, 'loading');
     await page.getByRole('button', { name: 'Run its rules' }).click();
     await goesByTheReward(page, engine, 7);
-    await page.getByLabel('Load a .zip').setInputFiles(file);
-    await expect(page.locator('#runs tbody tr')).toHaveCount(3);
+    await page.getByLabel('Open .zip').setInputFiles(file);
+    await expect(page.locator('.run-list > li')).toHaveCount(3);
     await page.getByRole('button', { name: 'Resume gsm8k-tool, loaded' }).first().click();
     await page.getByRole('button', { name: 'Resume without its rules' }).click();
     await expect(changed).toContainText("Reward replaced by the task's own reward");
@@ -153,6 +165,76 @@ async function goesByTheReward(page: Page, engine: TestGate, step: number): Prom
   await expect(changed).toContainText('Step 3 Reward replaced by "custom reward"');
 }
 
+const QUICK = { ...TINY, steps: 40, 'data.valMaxSamples': 64, 'trainer.testFreq': 20 };
+
+test('"Break it" asks for a guess, applies at once, measures every 5 steps, and is undone', async ({
+  page,
+  engine,
+}) => {
+  engine.upTo(1);
+  await openPage(page, QUICK);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectStep(page, 1);
+  const broken = page.locator('#break');
+  await broken.getByRole('button', { name: 'reward guessing' }).click();
+  await expect(broken).toContainText('What will happen to share solved?');
+  await broken.getByRole('button', { name: 'up' }).click();
+  const banner = page.locator('.notice.replaced');
+  await expect(banner).toContainText('Reward changed from the next step: reward guessing.');
+  engine.upTo(6);
+  await expectStep(page, 6);
+  await expect(banner).toContainText('Reward changed at step 3: reward guessing.');
+  await expect(broken).toContainText('the first comparison takes a few steps');
+  engine.upTo(7); // the step before the change and every fifth after it
+  const said = /^You guessed up\. It (fell from|rose from|hardly moved:) [01]\.\d\d to [01]\.\d\d by step 7\.$/;
+  await expect(broken.locator('p')).toHaveText(said);
+  await expect(page.locator('#headline')).toContainText('Share solved, first 32 held-out problems, step 7');
+  await expectPoints(page, 'pass', 2);
+  await banner.getByRole('button', { name: 'Undo' }).click();
+  await expect(banner).toHaveCount(0);
+  await expect(broken.getByRole('button', { name: 'reward length' })).toBeVisible();
+  engine.upTo(12);
+  await expectStep(page, 12);
+  await expectPoints(page, 'pass', 2);
+  await broken.getByRole('button', { name: 'own code...' }).click();
+  await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
+});
+
+test('the lesson "cheat" is worked through: each screen checks what was done', async ({ page, engine }) => {
+  engine.upTo(4);
+  await page.goto(`${address(QUICK)}&lesson=cheat`);
+  const lesson = page.getByRole('complementary', { name: 'Lesson' });
+  const [check, next] = [lesson.getByRole('status'), lesson.getByRole('button', { name: 'Next' })];
+  const step = async (title: string, waits: string | RegExp, act: () => Promise<void>) => {
+    await expect(lesson.getByRole('heading')).toHaveText(title);
+    await expect(check).toHaveText(waits);
+    await act();
+    await expect(check).toHaveText(/^Done\./);
+    if (title !== 'It did what was paid') await next.click();
+  };
+  await step('A model that learns', 'Waits for step 5.', async () => {
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectStep(page, 4);
+    await expect(next).toHaveAttribute('aria-disabled', 'true');
+    engine.upTo(5);
+  });
+  await step('What is paid', 'Waits for a chosen problem.', () => page.locator('#rollouts .group').first().click());
+  await step('Your prediction', 'Waits for your guess.', async () => {
+    await page.getByRole('button', { name: 'reward guessing' }).click();
+    await page.getByRole('group', { name: 'Your guess' }).getByRole('button', { name: 'down' }).click();
+  });
+  await step('Two curves part', /^Waits for share solved below 0\.2/, async () => {
+    await page.getByRole('button', { name: 'Back to live' }).click();
+    engine.open();
+  });
+  await step('It did what was paid', "Waits for the task's own reward.", () =>
+    page.getByRole('button', { name: 'Undo' }).click(),
+  );
+  await expect(page, 'the lesson stays in the address').toHaveURL(/lesson=cheat/);
+  await page.goto('/?lesson=none');
+  await expect(page.locator('.notice.error')).toContainText('Unknown lesson "none". Known: cheat.');
+});
+
 /** Returns the newest value of a curve, and its change since the first. */
 async function newest(page: Page, chart: string): Promise<{ value: number; change: number }> {
   const figure = page.locator(`figure[data-chart="${chart}"]`);
@@ -161,7 +243,7 @@ async function newest(page: Page, chart: string): Promise<{ value: number; chang
   return { value: await numberIn('.value'), change: await numberIn('.change') };
 }
 
-for (const preset of ['pay for tool calls', 'pay for length', 'pay for guessing'])
+for (const preset of ['reward tool calls', 'reward length', 'reward guessing'])
   test(`"${preset}" is cheated: the reward rises, and pass@1 falls`, async ({ page }) => {
     onlyInFull();
     await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });

@@ -1,25 +1,27 @@
 /** Tests two overlaid runs: their differences, both curves in every chart, a fork, and both of its branches. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, inkOf, noticesOf, openPage, points, test, TINY } from './demo.ts';
+import { expectState, inkOf, noticesOf, openDrawer, openPage, points, test, TINY, fromStep } from './demo.ts';
 
 const THREE = { ...TINY, steps: 3, 'trainer.saveFreq': 1 };
 
 test('a second run is shown next to the first, and forked', async ({ page }) => {
   await openPage(page, THREE);
   await start(page);
-  await expect(page.locator('#runs')).toContainText('the first run');
+  await expect(page.locator('#runs')).toContainText('first run');
   expect(await points(page, 'reward')).toBe(3);
 
   await page.getByLabel('Learning rate').fill('2e-4');
   await openMoreSettings(page);
   await page.getByLabel('Seed', { exact: true }).fill('7');
-  await start(page, 'Start again');
-  const rows = page.locator('#runs tbody tr');
+  await start(page, 'New run');
+  const rows = page.locator('.run-list > li');
   await expect(rows).toHaveCount(2);
   await expect(rows.first().locator('.changes')).toHaveText('learning rate 3e\u22124 \u2192 2e\u22124seed 1 \u2192 7');
 
-  await test.step('its name is what one gives it', async () => {
+  await test.step('its name is made of what it changes, or is what one gives it', async () => {
+    await openDrawer(page, 'runs');
+    await expect(rows.first().getByLabel('Name of the run')).toHaveValue('lr 2e\u22124, seed 7');
     await rows.nth(1).getByLabel('Name of the run').fill('Calm');
     await rows.nth(1).getByLabel('Name of the run').press('Enter');
     await expect(page.getByRole('button', { name: 'Show Calm' })).toBeVisible();
@@ -32,8 +34,8 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
 
   await test.step('laid over the run shown: a line of its own, in the legend and in the tables', async () => {
     const alone = await inkOf(page, 'length');
-    await page.getByRole('checkbox', { name: 'Overlay the curves of Calm' }).check();
-    await expect(page.locator('.run-legend li')).toHaveText([/^Run of /, 'Calm']);
+    await page.getByRole('checkbox', { name: 'Compare the curves of Calm' }).check();
+    await expect(page.locator('.run-legend li')).toHaveText(['lr 2e\u22124, seed 7', 'Calm']);
     await expect.poll(() => inkOf(page, 'length')).toBeGreaterThan(alone);
     const chart = page.locator('figure[data-chart="length"]');
     await chart.getByText('Values').click();
@@ -52,6 +54,17 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     expect(await gap()).toBe(before);
   });
 
+  await test.step('the pointer is shown in all curves, over steps or seconds', async () => {
+    const at = page.locator('figure[data-chart="length"] .change');
+    const plot = page.locator('figure[data-chart="entropy"] .plot');
+    await plot.hover();
+    await expect(at).toHaveText(/^at step \d$/);
+    await page.getByRole('group', { name: 'Axis of the curves' }).getByRole('button', { name: 'seconds' }).click();
+    await plot.hover();
+    await expect(at).toHaveText(/^at [\d.]+ s$/);
+    await page.getByRole('button', { name: 'steps', exact: true }).click();
+  });
+
   await test.step('arrow keys read the values', async () => {
     const plot = page.getByRole('slider', { name: 'Response length' });
     await plot.focus();
@@ -62,16 +75,16 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
   });
 
   await test.step('forked at a kept step under another setting, both branches are in the charts', async () => {
-    await page.getByRole('slider', { name: /^Step/ }).fill('2');
-    await page.getByRole('button', { name: 'Fork at step 2' }).click();
+    await page.getByRole('slider', { name: 'Step' }).fill('2');
+    await fromStep(page, /^Fork from 2/);
     await openMoreSettings(page);
     await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
     const notices = await noticesOf(page);
-    await page.getByRole('button', { name: 'Start the fork' }).click();
+    await page.getByRole('button', { name: 'Start fork' }).click();
     await expect.poll(notices).toMatch(/Resumed from step 2\./);
     await expectState(page, 'done');
     await expect(rows).toHaveCount(3);
-    await expect(rows.first()).toContainText(/fork of Run of .* after step 2/);
+    await expect(rows.first()).toContainText(/fork of lr 2e\u22124, seed 7 from step 2/);
     await expect(rows.first().locator('.changes')).toHaveText('loss vanilla \u2192 cispo');
     await expect(page.locator('.run-legend li')).toHaveCount(3);
     expect(await points(page, 'reward')).toBe(3);
@@ -83,9 +96,9 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
   await test.step('on a phone, nothing lies beside the screen', async () => {
     await page.setViewportSize({ width: 360, height: 800 });
     const wide = await page.evaluate(() =>
-      [...document.querySelectorAll('#runs *, #charts *, #timeline *')]
+      [...document.querySelectorAll('#runs *, #charts *, #more-charts *, #timeline *')]
         .filter((element) => element.getBoundingClientRect().right > innerWidth + 1)
-        .filter((element) => !element.closest('.runs-scroll, .values-table, svg, .heard'))
+        .filter((element) => !element.closest('.values-table, svg, .heard'))
         .map((element) => `${element.tagName}.${element.className}`),
     );
     expect(wide).toEqual([]);
@@ -97,6 +110,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await expect(rows).toHaveCount(2);
     await page.reload();
+    await openDrawer(page, 'runs');
     await expect(rows).toHaveCount(2);
     await expect(page.getByRole('button', { name: 'Show Calm' })).toHaveCount(0);
   });

@@ -81,7 +81,7 @@ test('the single file trains from a disk, without a server', async ({ page }) =>
   await expectState(page, 'done');
   await expectPoints(page, 'reward', 2);
   await expect(page.getByRole('region', { name: 'Result' })).toBeVisible();
-  await page.getByText('Settings', { exact: true }).click();
+  await page.getByRole('button', { name: 'Settings' }).click();
   await page.getByText('More settings').click();
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await expect(page).toHaveURL(/seed=7/);

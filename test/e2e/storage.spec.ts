@@ -22,5 +22,5 @@ for (const [missing, remove] of Object.entries(WITHOUT))
     await page.getByRole('button', { name: 'Resume', exact: true }).first().click();
     await expectState(page, 'done');
     await expect(page.getByText('Not saved.')).toHaveCount(0);
-    await expect(page.locator('#runs tbody tr')).toContainText('3 of 3');
+    await expect(page.locator('.run-list > li')).toContainText('3 of 3');
   });

@@ -1,7 +1,7 @@
 /** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from it. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { expectState, expectStep, openPage, test, TINY, fromStep } from './demo.ts';
 
 /** Settings whose tries differ, so that the weights change. */
 const THREE = {
@@ -25,7 +25,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     await devtools.send('Page.setWebLifecycleState', { state: 'active' });
     await expectStep(page, 2);
   });
-  const slider = page.getByRole('slider', { name: /^Step/ });
+  const slider = page.getByRole('slider', { name: 'Step' });
 
   await test.step('while it trains, an earlier step stays in view', async () => {
     await slider.fill('1');
@@ -33,13 +33,13 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     engine.open();
     await expectState(page, 'done');
     await expect(page.locator('#rollouts')).toContainText('Step 1,');
-    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, checkpoint saved');
+    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, checkpoint');
   });
 
   await test.step('by keyboard', async () => {
     await slider.focus();
     await slider.press('ArrowRight');
-    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, checkpoint saved');
+    await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, checkpoint');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
     await expect(slider).toBeFocused();
   });
@@ -56,7 +56,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
 
   await test.step('a step is done again from the state before it, and is the same', async () => {
     const taken = page.waitForRequest(/repeatedChanges/); // loaded once a session was taken or closed
-    await page.getByRole('button', { name: 'Replay step 2' }).click();
+    await fromStep(page, /^Replay/);
     await taken;
     engine.open();
     await expect(page.locator('.replayed')).toHaveText(
@@ -68,18 +68,18 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
 
   await test.step('a log that says otherwise is told from it', async () => {
     await slider.fill('3');
-    await page.getByRole('button', { name: 'Replay step 3' }).click();
+    await fromStep(page, /^Replay/);
     await expect(page.locator('.replayed')).toHaveText(/^Step 3 differs from the log in actor\/grad_norm\./);
     await expectState(page, 'done');
   });
 
   await test.step('gone on from an earlier step, what came after stays as a run of its own', async () => {
     await slider.fill('2');
-    await page.getByRole('button', { name: 'Continue from step 2' }).click();
-    await expect(page.locator('#runs tbody tr')).toHaveCount(2);
+    await fromStep(page, /^Resume from 2/);
+    await expect(page.locator('.run-list > li')).toHaveCount(2);
     await expectState(page, 'done');
-    await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*3 of 3/s);
-    await expect(page.locator('#runs tbody tr').nth(1)).toContainText('3 of 3');
+    await expect(page.locator('.run-list > li').first()).toContainText(/from step 2.*3 of 3/s);
+    await expect(page.locator('.run-list > li').nth(1)).toContainText('3 of 3');
   });
 });
 
@@ -87,35 +87,48 @@ test('a fork opens the settings where they are seen, and only its own button sta
   await openPage(page, { ...THREE, 'trainer.saveFreq': 2, steps: 4 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');
-  const settings = page.locator('#settings-fold');
-  await settings.locator('summary').first().click();
-  await expect(settings).not.toHaveAttribute('open');
-  const slider = page.getByRole('slider', { name: /^Step/ });
+  await page.locator('#drawer').getByRole('button', { name: 'Close' }).click();
+  await expect(page.locator('#drawer')).toBeHidden();
+  await expect(page.getByRole('button', { name: 'Settings' })).toBeFocused();
+  const slider = page.getByRole('slider', { name: 'Step' });
   await slider.fill('3');
-  await page.getByRole('button', { name: 'Fork at step 2' }).click();
+  await fromStep(page, /^Fork from 2/);
   await expect(page.getByRole('textbox', { name: 'Steps' })).toBeFocused();
   await expect(page.getByRole('textbox', { name: 'Steps' })).toBeInViewport();
   await expect(slider, 'the step that is forked').toHaveValue('2');
-  await expect(page.locator('button.primary:not(#rules *, #ask *)')).toHaveText('Start the fork');
-  await expect(page.getByRole('button', { name: 'Start the fork' })).toBeInViewport();
-  await page.locator('.offer').getByRole('button', { name: 'Cancel' }).click();
-  await expect(page.getByRole('button', { name: 'Start again' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Start fork' })).toBeInViewport();
+  expect(await blueButtons(page)).toEqual(['Start fork']);
+  await page.getByRole('textbox', { name: 'Steps' }).press('Escape');
+  await expect(page.locator('#drawer')).toBeHidden();
+  await expect(page.locator('.step-menu summary')).toBeFocused();
+  await expect(page.getByRole('button', { name: 'New run' })).toBeVisible();
 
-  await page.getByRole('button', { name: 'Fork at step 2' }).click();
+  await fromStep(page, /^Fork from 2/);
   await page.getByLabel('Learning rate').fill('2e-4');
-  await page.getByRole('button', { name: 'Start the fork' }).click();
-  await expect(page.locator('#runs tbody tr')).toHaveCount(2);
+  await page.getByRole('button', { name: 'Start fork' }).click();
+  await expect(page.locator('.run-list > li')).toHaveCount(2);
   await expectState(page, 'done');
-  await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*4 of 4/s);
+  await expect(page.locator('.run-list > li').first()).toContainText(/fork of Run of .* from step 2.*4 of 4/s);
+  await expect(page.getByLabel('Name of the run').first()).toHaveValue('lr 2e\u22124');
   await expect(page.locator('#runs .changes').first()).toContainText('learning rate 0.001 \u2192 2e\u22124');
 
-  await page.getByRole('button', { name: 'Replay step 4' }).click();
+  await fromStep(page, /^Replay/);
   await expect(page.locator('.replayed')).toBeVisible();
   await expectState(page, 'done');
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'New run' }).click();
   await expectState(page, 'done');
   await expect(page.locator('.replayed'), 'of the run before').toHaveCount(0);
 });
+
+/** Returns the texts of the visible buttons that are filled with the accent colour. */
+const blueButtons = (page: Page) =>
+  page.locator('button:visible').evaluateAll((all) => {
+    const probe = document.body.appendChild(document.createElement('i'));
+    probe.style.color = 'var(--accent)';
+    const { color } = getComputedStyle(probe);
+    probe.remove();
+    return all.filter((one) => getComputedStyle(one).backgroundColor === color).map((one) => one.textContent);
+  });
 
 /** Changes one number of a step in the log, so that the replay differs. */
 const changeLog = (page: Page, step: number) =>

@@ -43,15 +43,17 @@ const settings = () => ({
     [name]: Number(value.trim() || placeholder),
   })),
   summary: document.querySelector('#settings .summary')?.textContent,
-  card: document.querySelector<HTMLInputElement>('.card.chosen input')?.value,
+  card: document.querySelector<HTMLInputElement>('.card.chosen input, #task select')?.value,
 });
 
 /** True if a visitor can continue: a button of the run or of a notice works, or the form says what is wrong. Runs in the page. */
 function canContinue(): boolean {
   const works = (button: HTMLButtonElement) => !button.disabled && button.ariaDisabled !== 'true';
-  const buttons = document.querySelectorAll<HTMLButtonElement>('#buttons button, #notices button, #told button');
+  const buttons = document.querySelectorAll<HTMLButtonElement>(
+    '#buttons button, #notices button, #told button, [data-stage="forking"] #drawer button',
+  );
   const isTold = document.querySelector('[aria-invalid="true"], #plan.wrong') !== null;
-  return isTold || [...buttons].some((button) => works(button) && button.textContent !== 'Save metrics');
+  return isTold || [...buttons].some((button) => works(button));
 }
 
 async function act(page: Page, random: () => number): Promise<string> {
@@ -59,7 +61,7 @@ async function act(page: Page, random: () => number): Promise<string> {
   const target = async (only: string) => page.evaluate(pick, { targets: TARGETS, at: random(), only });
   if (kind < 0.45) {
     // Buttons of the run are pressed more often, because they change the stage.
-    const at = await target(random() < 0.5 ? '#buttons *, #notices *, #timeline *, #told *, #share *' : '*');
+    const at = await target(random() < 0.5 ? '.top *, #notices *, #timeline *, #told *, #drawer *' : '*');
     if (at) await page.mouse.click(at.x, at.y);
     return `click ${at?.name}`;
   }

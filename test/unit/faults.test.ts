@@ -183,6 +183,9 @@ async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: 
   return next - first;
 }
 
+/** Requests of a test: with --full, a leak of 140 bytes per request is found; every day, one of 420 bytes. */
+const REQUESTS = process.env['FULL_TESTS'] === '1' ? 10_000 : 5000;
+
 setFlagsFromString('--expose_gc');
 const collect = runInNewContext('gc') as () => void;
 const heapMb = () => {
@@ -210,7 +213,7 @@ test.each<RolloutOptions>([
   { preemption: 'off', asyncScheduling: 'off' },
   { preemption: 'latest', asyncScheduling: 'on' },
 ])(
-  '10,000 requests with faults of every kind, preemption $preemption, async $asyncScheduling',
+  'thousands of requests with faults of every kind, preemption $preemption, async $asyncScheduling',
   { timeout: 120_000 },
   async (options) => {
     const engine = scriptedServer(options);
@@ -225,7 +228,7 @@ test.each<RolloutOptions>([
     };
     const started = await runUntil(engine, 2500, check);
     const before = heapMb();
-    expect(started + (await runUntil(engine, 10_000, check))).toBe(samples);
+    expect(started + (await runUntil(engine, REQUESTS, check))).toBe(samples);
     expect(engine.answered).toBe(engine.asked);
     expect(reasons).toEqual(new Set(STOP_REASONS));
     expect(heapMb() - before).toBeLessThan(1);

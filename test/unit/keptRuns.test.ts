@@ -9,7 +9,8 @@ import { stringify } from 'yaml';
 import { describe, expect, test } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
-import { changeWords } from '../../demo/views/runs/changeWords.ts';
+import { changeWords, runName } from '../../demo/state/changeWords.ts';
+import type { SavedRun } from '../../demo/storage/savedRuns.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { readZip, writeZip } from '../../src/runs/zip.ts';
 
@@ -48,6 +49,24 @@ describe('what changed', () => {
       expect.stringMatching(/^seed \d+ \u2192 7$/),
       expect.stringMatching(/^rollout\.topK .* \u2192 5$/),
     ]);
+  });
+
+  test('a run is named by what it changes, unless it has a name', () => {
+    const run = (changes: SavedRun['changes'], name?: string, ...overrides: string[]) =>
+      ({
+        config: stringify(config(...overrides)),
+        changes,
+        record: { started: '2026-11-26T09:02:00', name },
+      }) as unknown as SavedRun;
+    const first = run([]);
+    const cheat = { step: 3, rule: 'reward' as const, name: 'reward guessing', code: 'x' };
+    expect(runName(first, undefined)).toMatch(/^Run of .*09:02$/);
+    expect(runName(run([], undefined, 'actor.optim.lr=1e-5', 'seed=7'), first)).toBe('lr 1e\u22125, seed 7');
+    expect(runName(run([cheat]), first)).toBe('reward guessing');
+    expect(runName(run([cheat, { step: 9, rule: 'reward', name: "the task's own reward" }]), first)).toMatch(
+      /^Run of /,
+    );
+    expect(runName(run([cheat], 'Calm'), first)).toBe('Calm');
   });
 
   test('the name of the run is not a change', () => expect(words('name=other')).toEqual([]));

@@ -4,6 +4,17 @@ import { readFileSync } from 'node:fs';
 import { expect, test, vi } from 'vitest';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
+import * as lossExercises from '../../demo/lessons/2-losses/exercises.ts';
+import { curveTokens, ownCurve, ratioCurve, settingOf } from '../../demo/lessons/2-losses/losses.ts';
+import { DRAWN, drawnCurve, PUBLISHED } from '../../demo/lessons/2-losses/plots.ts';
+import * as losses from '../../demo/lessons/2-losses/stills.ts';
+import { authorsOf } from '../../demo/lessons/4-tools/authors.ts';
+import * as toolExercises from '../../demo/lessons/4-tools/exercises.ts';
+import * as tools from '../../demo/lessons/4-tools/stills.ts';
+import { SUMMED_LOSSES } from '../../src/extensions/learner/losses.ts';
+import { Rule } from '../../src/extensions/modules/index.ts';
+import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
+import { POLICY_LOSSES, resolveTrainConfig } from '../../src/index.ts';
 import * as runExercises from '../../demo/lessons/3-run/exercises.ts';
 import * as run from '../../demo/lessons/3-run/stills.ts';
 import {
@@ -22,9 +33,12 @@ import { readCheckpoint } from '../../src/node.ts';
 import * as tasks from '../../src/tasks/index.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
 
+/** Exercises, numbers and pictures of each lesson. */
 const LESSONS = [
   { name: '1-groups', ...groupExercises, ...groups },
+  { name: '2-losses', ...lossExercises, ...losses },
   { name: '3-run', ...runExercises, ...run },
+  { name: '4-tools', ...toolExercises, ...tools },
 ].map((lesson) => ({ ...lesson, html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8') }));
 
 const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES);
@@ -88,9 +102,13 @@ test.each([
   });
 });
 
-test('the exercise starts from code that is not yet right', async () => {
-  expect((await checkCode(write, write.start, BUSY_MS)).ok).toBe(false);
-});
+test.each(EXERCISES.filter(({ kind }) => kind === 'code'))(
+  'exercise $id starts from code that is not yet right',
+  async (exercise) => {
+    if (exercise.kind !== 'code') throw new Error(`exercise ${exercise.id} is code`);
+    expect((await checkCode(exercise, exercise.start, BUSY_MS)).ok).toBe(false);
+  },
+);
 
 test.each(LESSONS)('every number in the text of $name is the one of the recorded data', ({ html, NUMBERS }) => {
   const found = [...html.matchAll(/<data data-number="([\w-]+)">([^<]*)<\/data>/g)];
@@ -142,6 +160,97 @@ test('the program of the lesson prints the advantages of the figure', async () =
   expect(printed).toEqual(expected);
 });
 
+test('the losses of lesson 2 have the numbers that their recipes resolve to', () => {
+  for (const name of ['grpo', 'dapo', 'cispo', 'sapo', 'gspo', 'gmpo']) {
+    const config = resolveTrainConfig({ name, model: { path: 'gsm8k-tool' }, algorithm: { name } });
+    const { loss, spec, aggregation } = settingOf(name);
+    expect(loss).toBe(POLICY_LOSSES[config.actor.policyLoss.lossMode]);
+    expect(spec.numbers).toEqual(policyLossSpec(config).numbers);
+    expect(aggregation).toBe(config.actor.lossAggMode);
+  }
+});
+
+test('the recorded tokens have ratio 1 before an update, where five losses pull alike', () => {
+  const fresh = losses.pullsAfter(losses.RECORDED.groups, 0);
+  const [first, ...others] = fresh.map(({ tokens }) =>
+    tokens.grad.map((grads, s) => Array.from(grads, (grad, t) => (grad === 0 ? 0 : grad / tokens.weight[s][t]))),
+  );
+  for (const pulls of others)
+    pulls.forEach((row, s) => row.forEach((pull, t) => expect(pull).toBeCloseTo(first[s][t], 12)));
+  expect(fresh.every(({ heldShare }) => heldShare === 0)).toBe(true);
+  const [held] = losses.pullsAfter(losses.RECORDED.groups, losses.RECORDED.updates.length - 1);
+  expect(held.heldShare).toBeGreaterThan(0.05);
+});
+
+test('a curve is the loss that a run descends, and an own loss can be drawn with it', async () => {
+  const ratios = [0.3, 1, 1.3, 4];
+  const token = { logp: Math.log(1.3), oldLogp: 0, advantage: -1, selected: false };
+  const sequence = { length: 1, sum: 0, advantageSum: -1 };
+  const learned = SUMMED_LOSSES['importance_sampling'].row(settingOf('grpo').spec.numbers, token, sequence);
+  const plain = drawnCurve('unclipped', ratios, { ...PUBLISHED, advantage: -1 });
+  expect(plain.pull[2]).toBeCloseTo(-learned.grad, 12);
+  const rule = await Rule.open('loss', lossExercises.EXERCISES[0].answer as string, BUSY_MS);
+  const tokens = curveTokens(ratios, -1, { clipRatioLow: 0.2, clipRatioHigh: 0.28 });
+  const own = ownCurve(await rule.run(tokens), -1);
+  rule.close();
+  const library = ratioCurve('vanilla', { ratios, advantage: -1, clip: { clipRatioHigh: 0.28, clipRatioC: 100 } });
+  own.pull.forEach((pull, i) => expect(pull).toBeCloseTo(library.pull[i], 6));
+  expect(own.held).toEqual(library.held);
+});
+
+test('the program of lesson 2 prints the pulls of its figure', async () => {
+  const table = vi.spyOn(console, 'table').mockImplementation(() => {});
+  vi.spyOn(console, 'log').mockImplementation(() => {});
+  await import('../../demo/lessons/2-losses/twin.js');
+  const printed = table.mock.calls.map(([rows]) => rows as Record<string, Record<string, number>>);
+  vi.restoreAllMocks();
+  for (const [k, advantage] of [1, -1].entries()) {
+    expect(Object.keys(printed[k])).toEqual(DRAWN.map(({ name }) => name));
+    for (const { id, name } of DRAWN) {
+      const ratios = Object.keys(printed[k][name]).map((key) => Number(key.slice(2)));
+      const { pull } = drawnCurve(id, ratios, { ...PUBLISHED, advantage });
+      expect(ratios).toHaveLength(12);
+      Object.values(printed[k][name]).forEach((value, i) => expect(value).toBeCloseTo(pull[i], 3));
+    }
+  }
+});
+
+test('every token of a recorded try has an author, and the shares of the pull add up to 1', () => {
+  const [group] = losses.RECORDED.groups;
+  const [one] = group.tries;
+  const text = (by: string) => one.tokens.filter((_, t) => authorsOf(one)[t] === by).join('');
+  expect(text('tool')).toBe('459');
+  expect(text('template')).toMatch(/^<tool_response><\/tool_response><\|im_start\|>assistant/);
+  expect(text('model').split('<|im_end|>')).toHaveLength(4);
+  for (const { by } of Object.values(tools.TRAINED)) {
+    const shares = tools.authorShares(group, by);
+    expect(Object.values(shares).reduce((a, b) => a + b)).toBeCloseTo(1, 12);
+    expect(by.every((author) => shares[author] > 0)).toBe(true);
+  }
+});
+
+test('the longer run of lesson 4 has the numbers of docs/lab/page.md', () => {
+  const page = readFileSync('docs/lab/page.md', 'utf8');
+  expect(page).toContain(`| pay for tool calls | 0.14, 1.00 | ${tools.LONG_CALLS.join(', ')} |`);
+});
+
+test('turns with the outcome at the end have the advantages of leave-one-out', () => {
+  const [, group] = losses.RECORDED.groups;
+  const advantages = tools.turnAdvantages(group, tools.outcomeTurns(group));
+  expect(advantages[0].turns).toEqual([1, 1, 1]);
+  expect(advantages[0].whole).toBeCloseTo(2.475, 3);
+});
+
+test('the program of lesson 4 has the tries of the exercise, and the rewards of the task', async () => {
+  const table = vi.spyOn(console, 'table').mockImplementation(() => {});
+  await import('../../demo/lessons/4-tools/twin.js');
+  const [rows] = table.mock.calls[0] as [{ text: string; task: number }[]];
+  vi.restoreAllMocks();
+  const { HOSTILE, taskPays } = toolExercises;
+  expect(rows.map(({ text, task }) => [text, task])).toEqual(
+    HOSTILE.map((one) => [one.text.replaceAll('\n', ' / '), taskPays(one)]),
+  );
+});
 const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
 
 test('the loop of lesson 3 has at most 35 lines, and reports every step with its tries and times', async () => {

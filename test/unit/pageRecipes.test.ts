@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/state/estimate.ts';
+import { machineInWords } from '../../demo/state/machine.ts';
 import { RECORDED } from '../../demo/state/recordedRecipes.ts';
 import { RECIPES } from '../../demo/state/recipes.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -76,3 +77,22 @@ test.each([
   [260, 'about 4 min'],
   [7200, 'about 2 h'],
 ])('%i seconds are %s', (seconds, words) => expect(inWords(seconds)).toBe(words));
+
+test('the sentence about this machine has the measured step, the predicted one, and counted arithmetic', () => {
+  const config = configOf('gsm8k-tool');
+  const line = (step: number) => ({
+    ...{ 'training/global_step': step, 'timing_s/step': 2, 'timing_s/gen': 1, 'timing_s/update_actor': 0.5 },
+    ...{ 'perf/generated_tokens': 3000, 'perf/trained_tokens': 4000 },
+  });
+  const told = { config, model: modelOf(config), adapter: 'A GPU' };
+  expect(machineInWords({ ...told, history: [line(1)] }), 'the first step compiles kernels').toBeUndefined();
+  const parameters = 409_056;
+  const text = machineInWords({ ...told, history: [line(1), line(2), line(3)] })!;
+  expect(text).toMatch(
+    /^webgrpo \S+ on A GPU: Word problems with a calculator, 16 problems \u00d7 8 tries; 2\.?0* s per step/,
+  );
+  expect(text).toContain(`two CPU cores: ${RECORDED['gsm8k-tool'].seconds.step} s`);
+  const [decoding, training] = [...text.matchAll(/\(([\d.]+) GFLOP/g)].map(([, value]) => Number(value));
+  expect(decoding / ((2 * parameters * 3000) / 1e9)).toBeCloseTo(1, 1);
+  expect(training / ((6 * parameters * 8000) / 1e9)).toBeCloseTo(1, 1);
+});

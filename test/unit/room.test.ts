@@ -19,6 +19,7 @@ import type { RoomEngine } from '../../src/extensions/rooms/joinRoom.ts';
 import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
 import { Signer } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
+import { holdTimers } from '../timers.ts';
 
 const isFull = process.env['FULL_TESTS'] === '1';
 /** Milliseconds after which a test counts as hanging, also on a slow machine. */
@@ -26,8 +27,10 @@ const HANG_MS = 120_000;
 const KILLS_MS = isFull ? 570_000 : HANG_MS;
 vi.setConfig({ testTimeout: HANG_MS, hookTimeout: HANG_MS });
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: HANG_MS / 2, interval: 20 });
-/** Milliseconds that no worker is silent for, however slow the machine is. */
+/** Milliseconds after which the server delivers a sample again, in tests in which it must not. */
 const NEVER_MS = 10 * HANG_MS;
+/** Milliseconds that a worker waits for the answer to its request for a group. */
+const TAKE_MS = 10_000;
 const MIB = 2 ** 20;
 
 /** Returns a promise that resolves when it is opened. */
@@ -48,12 +51,17 @@ describe.runIf(hasNatsServer())('a room', () => {
   let room: TestRoom;
   let workers: FakeWorker[];
   let controller: Controller;
+  /** Ends the requests for groups, which never time out otherwise: a group whose prompt came too late would be lost. */
+  let askAgain: () => void;
   const start = async () => {
+    askAgain = holdTimers(TAKE_MS);
     room = await TestRoom.start();
     workers = [];
   };
   const end = async () => {
+    vi.restoreAllMocks();
     for (const { leave } of workers) leave();
+    askAgain();
     await Promise.all(workers.map(({ ended }) => ended));
     await controller.close();
     await room.end();
@@ -123,7 +131,8 @@ describe.runIf(hasNatsServer())('a room', () => {
       await until(() => taken.length).toBe(1);
       await controller.rollouter.updateWeights(1);
       await controller.rollouter.start([groupOf(1)]);
-      const held = () => [...controller.host.workers.keys()].map((id) => controller.host.leases.heldBy(id, Date.now()));
+      const held = () =>
+        [...controller.host.workers.keys()].map((id) => controller.host.leases.heldBy(id, controller.clock.ms));
       await until(held).toEqual([2]);
       gate.open();
       await until(() => taken).toEqual([
@@ -169,10 +178,17 @@ describe.runIf(hasNatsServer())('a room', () => {
       await controller.rollouter.updateWeights(0);
       // The second worker of a group waits, and then differs in each token if `differs`.
       let differs = false;
+      let both = gated();
       const generate: RoomEngine['generate'] = async ({ uid, n }, _, put) => {
         const isSecond = turn++ % 2 === 1;
         const { opened } = gate;
-        if (isSecond) await opened;
+        // The first sends nothing before the second has the group: a complete group is given to no other worker.
+        if (!isSecond) await both.opened;
+        else {
+          both.open();
+          both = gated();
+          await opened;
+        }
         for (let s = 0; s < n; s++) {
           const { columns, ...record } = madeUp(uid, s);
           const response = new Uint32Array(8).fill(isSecond && differs ? s + 9 : s);
@@ -218,6 +234,7 @@ describe.runIf(hasNatsServer())('a room', () => {
         if (weights === 8) own.host.notify = () => {};
         await own.rollouter.updateWeights(3);
         await own.rollouter.start([groupOf(weights)]);
+        askAgain(); // the controller before did not answer the last request
         await until(() => worker.generated).toContain(`1.${weights}`);
         expect(worker.files.at(-1)).toBe(weights);
         if (weights === 7) await own.close();
@@ -245,6 +262,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const training = own.train(2);
       await until(() => dying.started.length).toBe(2);
       await dying.kill();
+      own.clock.ms += own.host.ackWaitMs + 1;
       join({ name: 'quick' });
       await training;
       expect(saved.trained.sort()).toEqual(groups(2));
@@ -286,7 +304,8 @@ describe.runIf(hasNatsServer())('a room', () => {
         };
         const killing = async () => {
           const kinds = ['worker', 'server', 'controller'] as const;
-          for (let next = every, i = 0; !isDone; await sleep(10)) {
+          for (let next = every, i = 0, turns = 1; !isDone; turns++, await sleep(10)) {
+            if (turns % 1000 === 0) askAgain();
             most.queued = Math.max(most.queued, current.queue.bytes);
             if (saved.trained.length < next) continue;
             next = saved.trained.length + every;
@@ -295,6 +314,7 @@ describe.runIf(hasNatsServer())('a room', () => {
             if (kind === 'server') await room.crash();
             else if (kind === 'controller') await current.kill();
             else await [...live][Math.floor(Math.random() * live.size)]?.kill();
+            askAgain(); // requests of which the killed one knew
             if (isFull && i % 4 === 0) heaps.push(heap());
           }
         };
@@ -344,25 +364,27 @@ describe.runIf(hasNatsServer())('a room', () => {
 
     test('limits hold while the trainer is stopped, and the room continues afterwards', async () => {
       const saved = fresh();
+      // Together they hold fewer than 15 of the 20 groups.
       const [maxSampleBytes, maxBytes] = [40_000, 20_000];
-      await open(saved, { ahead: 40, n: 2, batch: 1, maxSampleBytes, maxBytes });
+      await open(saved, { ahead: 20, n: 2, batch: 1, maxSampleBytes, maxBytes });
       join({ tokens: 500, ms: 1 });
       let release!: () => void;
-      const { queue } = controller;
+      const { queue, host } = controller;
       const takeGroup = queue.takeGroup.bind(queue);
       const held = new Promise<void>((resolve) => (release = resolve));
       queue.takeGroup = async (...args) => (await held, takeGroup(...args));
-      const training = controller.train(40);
+      const training = controller.train(20);
       await until(() => queue.bytes).toBeGreaterThan(maxBytes - 5000);
-      for (let i = 0; i < 10; i++) {
-        await sleep(100);
-        const { state } = await controller.host.jsm.streams.info('webgrpo-samples');
-        expect(state.bytes).toBeLessThanOrEqual(maxSampleBytes);
-        expect(queue.bytes).toBeLessThanOrEqual(maxBytes);
-      }
+      const state = async () => (await host.jsm.streams.info(SAMPLES.stream)).state;
+      await until(async () => {
+        const { bytes, messages } = await state();
+        return bytes + bytes / messages; // with one more sample
+      }).toBeGreaterThan(maxSampleBytes);
+      expect(queue.bytes).toBeLessThanOrEqual(maxBytes);
+      expect((await state()).bytes).toBeLessThanOrEqual(maxSampleBytes);
       release();
       await training;
-      expect(saved.trained.sort()).toEqual(groups(40));
+      expect(saved.trained.sort()).toEqual(groups(20));
     });
 
     test('a worker that forges is counted and excluded, and its groups go to others', async () => {
@@ -403,6 +425,11 @@ describe.runIf(hasNatsServer())('a room', () => {
             /join code/,
           ),
         ),
+      );
+      // A server that is too busy to check it.
+      const late = Object.assign(new Error('authentication timeout'), { name: 'AuthorizationError' });
+      await expect(enter(() => Promise.reject(late), { address, code, inbox: 'join', name: 'late' })).rejects.toThrow(
+        `No room answers at ${address} (authentication timeout)`,
       );
       await expect(connectByTcp({ servers: address })).rejects.toThrow(/authorization/i);
       expect(controller.host.workers.size).toBe(0);
@@ -478,7 +505,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const request = signer.text(write('take', {}));
       worker.publish(takeSubject(id), request, { reply: `$JS.API.STREAM.PURGE.${SAMPLES.stream}` });
       await worker.flush();
-      await until(() => controller.host.leases.heldBy(id, Date.now())).toBe(1);
+      await until(() => controller.host.leases.heldBy(id, controller.clock.ms)).toBe(1);
       expect((await controller.host.jsm.streams.info(SAMPLES.stream)).state.messages).toBe(messages);
     });
 
@@ -489,7 +516,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const counts = () => controller.host.workers.get(victim)?.refused.signature ?? 0;
       worker.publish(takeSubject(victim), signer.text(write('take', {})));
       await until(counts).toBe(1);
-      expect(leases.heldBy(victim, Date.now())).toBe(0);
+      expect(leases.heldBy(victim, controller.clock.ms)).toBe(0);
       const answer = await worker.request(takeSubject(victim), honest.text(write('take', {})), {
         timeout: HANG_MS / 2,
       });
@@ -499,7 +526,7 @@ describe.runIf(hasNatsServer())('a room', () => {
         worker.publish(`webgrpo.status.${victim}`, signer.text(write('status', { ...status, ...more })));
         await until(counts).toBe(2 + s);
       }
-      expect(leases.heldBy(victim, Date.now())).toBe(1);
+      expect(leases.heldBy(victim, controller.clock.ms)).toBe(1);
     });
 
     test('messages that cannot be read, of another version, of groups that are not its own, in the name of others: one refusal each', async () => {

@@ -6,7 +6,7 @@ import { request } from 'node:https';
 import { connect as connectSocket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type OpenedServer, connectInNode, openServer, startOwn } from '../../src/cli/room/openRoom.ts';
 import { enter } from '../../src/extensions/rooms/connect.ts';
 import { WORKER_RIGHTS } from '../../src/extensions/rooms/names.ts';
@@ -24,7 +24,6 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     folder = await mkdtemp(join(tmpdir(), 'webgrpo-room-'));
   });
   afterEach(async () => {
-    vi.restoreAllMocks();
     for (const end of ends.splice(0).reverse()) await end();
     await rm(folder, { recursive: true, force: true });
   });
@@ -168,8 +167,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
     await until(there).toBe(1);
     await third.kill();
     expect(String(await fakeWorker(room, { name: 'fourth' }).ended)).toContain('The room is full');
-    const now = Date.now.bind(Date);
-    vi.spyOn(Date, 'now').mockImplementation(() => now() + 60_000);
+    controller.clock.ms += 60_000;
     expect(there()).toBe(0);
     join_('fifth');
     await until(there).toBe(1);

@@ -91,7 +91,7 @@ test('any history survives a round trip', async () => {
 
 test('changes during a run are in its link; a long rule is named without its code', async () => {
   const changes = (code: string) => [
-    { step: 1, rule: 'reward' as const, name: 'pay for guessing', code },
+    { step: 1, rule: 'reward' as const, name: 'reward guessing', code },
     { step: 5, key: 'actor.optim.lr' as const, from: 3e-4, to: 1e-4 },
   ];
   const back = async (code: string) =>

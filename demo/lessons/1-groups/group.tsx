@@ -3,17 +3,16 @@
 import { signal, useSignal } from '@preact/signals';
 import { mean, std } from '../../../src/grpo/advantages/index.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { describe } from '../../../src/errors.ts';
-import { duration, short, signed } from '../../../src/ui/format.ts';
+import { short, signed } from '../../../src/ui/format.ts';
 import { Conversation } from '../../views/tries/conversation.tsx';
 import { whatItTeaches } from '../../views/tries/groups.ts';
 import { embedded, isHidden, move, movedTo, numberOf } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
 import { Figure, Select, useOwnId } from '../kit/figure.tsx';
+import { LiveButton } from '../kit/liveButton.tsx';
 import { bar, strip } from '../kit/plot.ts';
 import { isPredicted, predicted } from '../kit/predict.tsx';
-import { keep, progress } from '../kit/progress.ts';
 import { advantagesBy, type Method, METHODS, questionOf, triesOf } from '../kit/recordings.ts';
 import { METHOD_NAMES, RECORDED } from './stills.ts';
 
@@ -227,68 +226,32 @@ function OneTry({ place, shown, given, advantage, most, guess, onGiven }: OneTry
 }
 
 function DrawButtons({ problem, isLive }: { problem: number; isLive: boolean }) {
-  const ending = useSignal<AbortController | undefined>(undefined);
-  const said = useSignal('');
-  const last = progress.value.seconds['draw'];
-  const draw = async () => {
-    const stop = new AbortController();
-    ending.value = stop;
-    said.value = 'Opening the model...';
-    const started = performance.now();
+  const draw = async (signal: AbortSignal, say: (text: string) => void) => {
     const arrived: LoggedRollout[] = [];
-    try {
-      const { drawGroup } = await import('../kit/live.ts');
-      const onTry = (one: LoggedRollout) => {
-        if (stop.signal.aborted) return;
-        arrived.push(one);
-        said.value = `${arrived.length} of 8 tries drawn.`;
-        drawn.value = { problem, tries: [...arrived] };
-        if (arrived.length === 1) move({ rewards: undefined });
-      };
-      await drawGroup(problem, { onTry, signal: stop.signal });
-      const seconds = (performance.now() - started) / 1000;
-      if (stop.signal.aborted) return;
-      keep('seconds', 'draw', seconds);
-      said.value = `Drawn in ${duration(seconds)}. ${sameAsRecorded(problem, arrived)}`;
-    } catch (error) {
-      if (!stop.signal.aborted) said.value = `${describe(error)} The recorded tries stay.`;
-    } finally {
-      if (ending.peek() === stop) ending.value = undefined;
-    }
+    const { drawGroup } = await import('../kit/live.ts');
+    const onTry = (one: LoggedRollout) => {
+      if (signal.aborted) return;
+      arrived.push(one);
+      say(`${arrived.length} of 8 tries drawn.`);
+      drawn.value = { problem, tries: [...arrived] };
+      if (arrived.length === 1) move({ rewards: undefined });
+    };
+    await drawGroup(problem, { onTry, signal });
+    return sameAsRecorded(problem, arrived);
+  };
+  const putBack = () => {
+    drawn.value = undefined;
+    move({ rewards: undefined });
   };
   return (
-    <>
-      {ending.value ? (
-        <button
-          type="button"
-          onClick={() => {
-            ending.value?.abort();
-            ending.value = undefined;
-            said.value = 'Stopped.';
-          }}
-        >
-          Stop
-        </button>
-      ) : (
-        <button type="button" onClick={() => void draw()}>
-          Draw it here ({last === undefined ? `about ${COLD_S} s on two CPU cores` : `last time ${duration(last)}`})
-        </button>
-      )}
-      {isLive && !ending.value && (
-        <button
-          type="button"
-          onClick={() => {
-            drawn.value = undefined;
-            move({ rewards: undefined });
-          }}
-        >
-          Show the recorded tries
-        </button>
-      )}
-      <span role="status" class="note">
-        {said.value}
-      </span>
-    </>
+    <LiveButton
+      id="draw"
+      label="Draw it here"
+      coldSeconds={COLD_S}
+      run={draw}
+      done="Drawn"
+      onRecorded={isLive ? putBack : undefined}
+    />
   );
 }
 

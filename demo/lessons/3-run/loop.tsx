@@ -7,7 +7,7 @@ import { embedded, movedTo, numberOf } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
 import { Figure, Select, Slider } from '../kit/figure.tsx';
-import { type Curve, curvesPlot, sharesPlot } from '../kit/plot.ts';
+import { type NamedCurve, curvesPlot, sharesPlot } from '../kit/plot.ts';
 import { isPredicted, predictedCurve } from '../kit/predict.tsx';
 import { keep, progress } from '../kit/progress.ts';
 import { LoopError, type LoopOptions, type LoopStep } from '../kit/runLoop.ts';
@@ -116,7 +116,7 @@ export function LoopFigure() {
   const live = runs.text.value;
   const guess = predictedCurve('3.1');
   const [recorded] = RECORDED.runs;
-  const curves: Curve[] = [
+  const curves: NamedCurve[] = [
     ...(revealed
       ? [
           { name: '', className: 'faint', points: pointsOf(recorded.reward) },

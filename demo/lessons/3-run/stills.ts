@@ -2,7 +2,7 @@
 
 import { mean } from '../../../src/grpo/advantages/index.ts';
 import { duration, short } from '../../../src/ui/format.ts';
-import { type Curve, curvesPlot, sharesPlot } from '../kit/plot.ts';
+import { type NamedCurve, curvesPlot, sharesPlot } from '../kit/plot.ts';
 import type { LoopStep } from '../kit/runLoop.ts';
 import data from './recorded.json' with { type: 'json' };
 
@@ -73,7 +73,7 @@ export const pointsOf = (values: Values): [number, number][] =>
 export const last = (values: Values): number => mean(known(values).slice(-5));
 
 /** Returns the mean curve of a rate's runs, and a band from the lowest to the highest. */
-export function bandOf({ lr, name, className }: (typeof RATES)[number], measure: Measure): Curve {
+export function bandOf({ lr, name, className }: (typeof RATES)[number], measure: Measure): NamedCurve {
   const runs = runsOf(lr).map((run) => smoothed(run[measure]));
   const steps = Array.from({ length: STEPS }, (_, i) => i).flatMap((i) => {
     const values = known(runs.map((run) => run[i]));

@@ -1,7 +1,7 @@
 /** Exercises of a lesson, as data, and the check of each kind. The tests walk through the same data. */
 
 import { describe } from '../../../src/errors.ts';
-import type { Rule as OpenRule } from '../../../src/extensions/modules/index.ts';
+import type { Rule as OpenRule, RuleTokens } from '../../../src/extensions/modules/index.ts';
 import { LoopError, type LoopFacts, type LoopStep } from './runLoop.ts';
 
 /** Fields of all exercises. `judge` returns the sentence for a mistake, or undefined for a right answer. */
@@ -28,6 +28,8 @@ export interface CodeExercise extends Common<string> {
   start: string;
   /** Arguments of each call. */
   calls: unknown[][];
+  /** Tokens of a loss, which runs as a loss of the page does. The only result is then a `RuleLosses`. */
+  tokens?: RuleTokens;
   judge(results: readonly unknown[]): string | undefined;
 }
 
@@ -118,10 +120,12 @@ export async function checkLoop(
 /** Runs the reader's function in a sandbox, and checks what it returned. A function that throws or does not end is a mistake. */
 export async function checkCode(exercise: CodeExercise, code: string, timeMs?: number): Promise<Checked> {
   const { Rule, RuleError } = await import('../../../src/extensions/modules/index.ts'); // loaded at the first run
-  let rule: OpenRule<'functions'> | undefined;
+  let rule: OpenRule<'functions' | 'loss'> | undefined;
   try {
-    rule = await Rule.open('functions', code, timeMs);
-    const results = await rule.run({ name: exercise.name, calls: exercise.calls });
+    const { name, calls, tokens } = exercise;
+    rule = await Rule.open(tokens ? 'loss' : 'functions', code, timeMs);
+    const given = await rule.run(tokens ?? { name, calls });
+    const results = tokens ? [given] : (given as unknown[]);
     return checked(exercise.judge(results), exercise.why);
   } catch (error) {
     if (!(error instanceof RuleError)) throw error;

@@ -191,7 +191,7 @@ function Ticks({ exercise }: { exercise: TickExercise }) {
   const toggle = (id: string) => setTicked(ticked.includes(id) ? ticked.filter((one) => one !== id) : [...ticked, id]);
   return (
     <>
-      <div class="ticks" role="group" aria-label="Groups">
+      <div class="ticks" role="group" aria-label={exercise.title}>
         {exercise.options.map(({ id, label }) => (
           <label key={id} class="choice">
             <input type="checkbox" checked={ticked.includes(id)} onChange={() => toggle(id)} />

@@ -1,6 +1,7 @@
 /** Live work of a lesson: an engine that is opened at the first press, and closed when the page was out of sight for a minute. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import type { Metrics } from '../../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Session } from '../../engine/session.ts';
 
@@ -13,8 +14,8 @@ let before: Promise<unknown> = Promise.resolve();
 let working = false;
 let closing: ReturnType<typeof setTimeout> | undefined;
 
-/** Opens the shipped model with its recipe. */
-async function open(): Promise<Session> {
+/** Opens the shipped model with its recipe. @param overrides settings, as `key=value` */
+async function open(overrides: string[] = []): Promise<Session> {
   const [{ Session }, { fetchConfig }, { parseTrainConfig }, { findAdapter }] = await Promise.all([
     import('../../engine/session.ts'),
     import('../../engine/configs.ts'),
@@ -23,39 +24,27 @@ async function open(): Promise<Session> {
   ]);
   await findAdapter(); // says what to do without a GPU
   const text = await fetchConfig('gsm8k-tool');
-  const config: TrainConfig = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', note: () => {} });
+  const config: TrainConfig = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', overrides, note: () => {} });
   return Session.open(config, { hub: undefined, onDownload: () => {} }, new Promise<never>(() => {}));
 }
 
 /**
- * Draws the tries of a problem of step 1 with the untrained model, after any live work before. Resolves when all are drawn, or `signal` aborts.
- * Rejects with a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
+ * Calls `use` with the engine, after any live work before. Resolves when it has ended; to undefined if `signal` has aborted before. Rejects with
+ * a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
  */
-export function drawGroup(problem: number, events: DrawEvents): Promise<void> {
-  const work = before.then(() => draw(problem, events));
+export function live<T>(use: (session: Session) => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  const work = before.then(() => (signal.aborted ? undefined : onEngine(use)));
   before = work.catch(() => {});
   return work;
 }
 
-interface DrawEvents {
-  onTry: (one: LoggedRollout) => void;
-  signal: AbortSignal;
-}
-
-async function draw(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
-  if (signal.aborted) return;
+async function onEngine<T>(use: (session: Session) => Promise<T>): Promise<T> {
   working = true;
   opening ??= open();
   let session: Session | undefined;
   try {
-    const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
-      import('../../../src/grpo/firstGroup.ts'),
-      import('../../../src/runs/rollouts.ts'),
-    ]);
     session = await opening;
-    const { config, engine, task, failed } = session;
-    const onSample = (sample: Parameters<typeof loggedRollouts>[0][number]) => onTry(loggedRollouts([sample], 1, 1)[0]);
-    await Promise.race([firstGroup({ config, engine, task }, { problem, onSample, signal }), failed]);
+    return await Promise.race([use(session), session.failed]);
   } catch (error) {
     session?.close();
     opening = undefined;
@@ -63,6 +52,55 @@ async function draw(problem: number, { onTry, signal }: DrawEvents): Promise<voi
   } finally {
     working = false;
   }
+}
+
+interface TrainingEvents {
+  onStep: (metrics: Metrics) => void;
+  signal: AbortSignal;
+}
+
+/**
+ * Trains the shipped model from its start, after any live work before, on an engine of its own. Resolves after `steps` steps, or when `signal`
+ * aborts. Rejects with a text for the reader if a GPU is missing or the engine fails.
+ */
+export function trainHere(steps: number, overrides: string[], events: TrainingEvents): Promise<void> {
+  const work = before.then(() => trainSteps(steps, overrides, events));
+  before = work.catch(() => {});
+  return work;
+}
+
+async function trainSteps(steps: number, overrides: string[], { onStep, signal }: TrainingEvents): Promise<void> {
+  if (signal.aborted) return;
+  const { GrpoTrainer } = await import('../../../src/grpo/trainer.ts');
+  const session = await open(overrides);
+  const { config, engine, task, failed } = session;
+  const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  try {
+    const trainer = new GrpoTrainer({ config, engine, task });
+    for (let step = 1; step <= steps && !signal.aborted; step++) {
+      const work = trainer.step();
+      work.catch(() => {}); // after a stop the closed session rejects it
+      const finished = await Promise.race([work, failed, stopped]);
+      if (finished) onStep(finished.metrics);
+    }
+  } finally {
+    session.close();
+  }
+}
+
+interface DrawEvents {
+  onTry: (one: LoggedRollout) => void;
+  signal: AbortSignal;
+}
+
+/** Draws the tries of a problem of step 1 with the untrained model; see `live`. Resolves when all are drawn, or `signal` aborts. */
+export async function drawGroup(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
+  const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
+    import('../../../src/grpo/firstGroup.ts'),
+    import('../../../src/runs/rollouts.ts'),
+  ]);
+  const onSample = (sample: Parameters<typeof loggedRollouts>[0][number]) => onTry(loggedRollouts([sample], 1, 1)[0]);
+  await live(({ config, engine, task }) => firstGroup({ config, engine, task }, { problem, onSample, signal }), signal);
 }
 
 function closeWhenUnused(): void {

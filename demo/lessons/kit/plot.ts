@@ -2,19 +2,19 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 
-const attribute = (text: string): string =>
+export const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
-const round = (value: number): string => String(Math.round(value * 10) / 10);
+export const round = (value: number): string => String(Math.round(value * 10) / 10);
 
 /** Returns a picture with a description for screen readers. */
-const picture = (className: string, width: number, height: number, label: string, content: string): string =>
+export const picture = (className: string, width: number, height: number, label: string, content: string): string =>
   `<svg class="${className}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${attribute(label)}">${content}</svg>`;
 
-const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
+export const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
   `<line class="${className}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
 
-const text = (className: string, x: number, y: number, content: string): string =>
+export const text = (className: string, x: number, y: number, content: string): string =>
   `<text class="${className}" x="${round(x)}" y="${round(y)}">${attribute(content)}</text>`;
 
 const BAR = { width: 240, height: 30 };
@@ -138,8 +138,90 @@ export function rowsPlot(rows: readonly { name: string; values: readonly number[
   return picture('rows', ROWS.width, height, label, content.join(''));
 }
 
+const RUN = { width: 260, height: 120, left: 40, right: 8, top: 8, bottom: 20 };
+
+/** A curve over steps 0, 1, 2, ...; null = not measured. */
+export type Curve = readonly (number | null)[];
+
+interface RunPlotOptions {
+  step?: number;
+  last?: number;
+  behind?: readonly Curve[];
+  most?: number;
+}
+
+/**
+ * Draws a run's curve, and other runs' curves paler behind it. A value without neighbours is a dot. The axis has 0 and every value.
+ * @param step marked step
+ * @param last step at the end of the axis
+ * @param most value that the axis reaches at least
+ */
+export function runPlot(
+  curve: Curve,
+  label: string,
+  { step, last = curve.length - 1, behind = [], most: least = 0 }: RunPlotOptions = {},
+): string {
+  const { width, height, left, right, top, bottom } = RUN;
+  const all = [curve, ...behind].flat().filter((value) => value !== null);
+  const [low, high] = [Math.min(0, ...all), Math.max(least, ...all)];
+  const most = high === low ? low + 1 : high;
+  const x = (at: number) => left + (at / Math.max(1, last)) * (width - left - right);
+  const y = (value: number) => height - bottom - ((value - low) / (most - low)) * (height - top - bottom);
+  const drawn = (values: Curve, className: string) => {
+    const points = values.flatMap((value, at) => (value === null ? [] : [{ at, value }]));
+    const dense = points.length > values.length / 2;
+    const path = points.map(({ at, value }) => `${round(x(at))},${round(y(value))}`).join(' ');
+    const dots = points.map(
+      ({ at, value }) => `<circle class="dot ${className}" cx="${round(x(at))}" cy="${round(y(value))}" r="3"/>`,
+    );
+    return `<polyline class="curve ${className}" points="${path}"/>${dense ? '' : dots.join('')}`;
+  };
+  const content = [
+    line('grid', left, y(most), width - right, y(most)),
+    line('axis', left, y(0), width - right, y(0)),
+    text('tick end', left - 4, y(most) + 4, short(most)),
+    text('tick end', left - 4, y(low) + 4, short(low)),
+    text('tick', left, height - 4, '0'),
+    text('tick end', width - right, height - 4, `step ${last}`),
+    step === undefined ? '' : line('mean', x(step), top, x(step), height - bottom),
+    ...behind.map((one) => drawn(one, 'faint')),
+    drawn(curve, ''),
+  ];
+  return picture('run', width, height, label, content.join(''));
+}
+
+const BOARD = { width: 640, height: 300, left: 44, right: 10, top: 12, bottom: 26 };
+
+/** Draws curves of many runs, their mean, and a band around it. Values of a curve that were not measured are bridged. */
+export function boardPlot(
+  curves: readonly Curve[],
+  band: readonly { mean: number | null; low: number | null; high: number | null }[],
+  label: string,
+): string {
+  const { width, height, left, right, top, bottom } = BOARD;
+  const values = [...curves.flat(), ...band.flatMap(({ low, high }) => [low, high])].filter((value) => value !== null);
+  const [lowest, highest] = [Math.min(0, ...values), Math.max(1e-9, ...values)];
+  const last = Math.max(1, band.length - 1);
+  const x = (at: number) => left + (at / last) * (width - left - right);
+  const y = (value: number) => height - bottom - ((value - lowest) / (highest - lowest)) * (height - top - bottom);
+  const points = (curve: Curve) =>
+    curve.flatMap((value, at) => (value === null ? [] : [`${round(x(at))},${round(y(value))}`]));
+  const around = [...points(band.map(({ high }) => high)), ...points(band.map(({ low }) => low)).toReversed()];
+  const content = [
+    line('grid', left, y(highest), width - right, y(highest)),
+    line('axis', left, y(0), width - right, y(0)),
+    text('tick end', left - 4, y(highest) + 4, values.length === 0 ? '' : short(highest)),
+    text('tick end', left - 4, y(lowest) + 4, short(lowest)),
+    text('tick end', width - right, height - 6, `step ${last}`),
+    curves.length > 1 ? `<polygon class="band" points="${around.join(' ')}"/>` : '',
+    ...curves.map((curve) => `<polyline class="curve one" points="${points(curve).join(' ')}"/>`),
+    `<polyline class="curve all" points="${points(band.map(({ mean }) => mean)).join(' ')}"/>`,
+  ];
+  return picture('board', width, height, label, content.join(''));
+}
+
 /** A curve over steps. Values are null at steps without one. */
-export interface Curve {
+export interface NamedCurve {
   name: string;
   /** Class of its line: curve, curve-a, curve-b, curve-c, faint, guess. */
   className: string;
@@ -175,7 +257,7 @@ export function curvesScale({ steps, y: [low, high], height = 220 }: CurvesOptio
 }
 
 /** Draws curves over steps. Each has its name at its end, unless there is only one. */
-export function curvesPlot(curves: readonly Curve[], options: CurvesOptions, label: string): string {
+export function curvesPlot(curves: readonly NamedCurve[], options: CurvesOptions, label: string): string {
   const { steps, y: range, of, at } = options;
   const { width, height, x, y } = curvesScale(options);
   const within = (value: number) => y(Math.max(range[0], Math.min(range[1], value)));

@@ -10,9 +10,11 @@ interface Progress {
   solved: Readonly<Record<string, boolean>>;
   /** Seconds of the last live work on this machine. */
   seconds: Readonly<Record<string, number>>;
+  /** Chosen options of the six questions, by round and question. */
+  answers: Readonly<Record<string, number>>;
 }
 
-const NONE: Progress = { predicted: {}, solved: {}, seconds: {} };
+const NONE: Progress = { predicted: {}, solved: {}, seconds: {}, answers: {} };
 
 export const progress = signal<Progress>(read());
 
@@ -45,6 +47,7 @@ function read(): Progress {
       predicted: part(kept?.predicted, 'string'),
       solved: part(kept?.solved, 'boolean'),
       seconds: part(kept?.seconds, 'number'),
+      answers: part(kept?.answers, 'number'),
     };
   } catch {
     return NONE;

@@ -17,6 +17,8 @@ interface Lesson {
   /** Predictions by number. */
   predictions: Readonly<Record<string, () => ComponentChild>>;
   exercises: readonly Exercise[];
+  /** Ids of what else a reader can solve. */
+  solvable?: readonly string[];
   /** Pictures that belong to an exercise, by its number. */
   pictures?: Readonly<Record<string, () => ComponentChild>>;
 }
@@ -37,13 +39,13 @@ function showAlone(figure: string): void {
   place.setAttribute('data-alone', '');
 }
 
-export function openLesson({ figures, predictions, exercises, pictures = {} }: Lesson): void {
+export function openLesson({ figures, predictions, exercises, solvable = [], pictures = {} }: Lesson): void {
   if (embedded !== null) showAlone(embedded);
   fill('data-predict', (id) => ((Prediction) => <Prediction />)(predictions[id]));
   fill('data-figure', (id) => ((Shown) => <Shown />)(figures[id]));
   fill('data-picture', (id) => ((Shown) => <Shown />)(pictures[id]));
   fill('data-exercise', (id) => <ExerciseView exercise={exercises.find((one) => one.id === id)!} />);
-  fill('data-progress', () => <Progress exercises={exercises} />);
+  fill('data-progress', () => <Progress ids={[...exercises.map(({ id }) => id), ...solvable]} />);
   for (const place of document.querySelectorAll<HTMLElement>('dfn[data-term]')) {
     const text = place.textContent;
     place.replaceChildren();
@@ -51,12 +53,12 @@ export function openLesson({ figures, predictions, exercises, pictures = {} }: L
   }
 }
 
-function Progress({ exercises }: { exercises: readonly Exercise[] }) {
-  const solved = exercises.filter(({ id }) => progress.value.solved[id] === true).length;
+function Progress({ ids }: { ids: readonly string[] }) {
+  const solved = ids.filter((id) => progress.value.solved[id] === true).length;
   return (
     <>
       <span>
-        {solved} of {exercises.length} exercises solved. This browser remembers it, and nothing is sent.{' '}
+        {solved} of {ids.length} exercises solved. This browser remembers it, and nothing is sent.{' '}
       </span>
       <button type="button" onClick={forget}>
         Forget

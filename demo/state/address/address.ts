@@ -7,14 +7,20 @@ import { isShipped } from '../../engine/configs.ts';
 /** Parameters in the order in which a link has them. docs/inside/page.md explains each. */
 const PARAMETERS = [
   ...['config', 'algorithm', 'loss', 'lr', 'steps', 'n', 'seed', 'task', 'set'],
-  ...['hub', 'autostart', 'resume', 'room'],
+  ...['hub', 'autostart', 'resume', 'room', 'lesson'],
 ];
 
 /** Parameters of the visit, not of the run. Shared links do not contain them. */
-const OF_THE_VISIT = ['autostart', 'resume', 'room'];
+const OF_THE_VISIT = ['autostart', 'resume', 'room', 'lesson'];
+
+/** Names of lessons over the page. */
+const LESSONS = ['cheat'];
 
 /** Returns one sentence per unknown parameter; undefined if all are known. */
 export function unknownParameters(address: URLSearchParams): string | undefined {
+  const lesson = address.get('lesson');
+  if (lesson !== null && !LESSONS.includes(lesson))
+    return `Unknown lesson "${lesson.slice(0, 40)}". Known: ${LESSONS.join(', ')}.`;
   const unknown = [...new Set(address.keys())].filter((name) => !PARAMETERS.includes(name));
   if (unknown.length === 0) return undefined;
   const sentences = unknown.map(

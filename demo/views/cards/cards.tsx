@@ -12,7 +12,7 @@ import { form, YOUR_MODEL } from '../../state/settings/settings.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';
-import { active, stage } from '../../state/stage.ts';
+import { stage } from '../../state/stage.ts';
 
 /** The cards of all recipes. */
 export function Cards() {
@@ -31,9 +31,12 @@ export function Cards() {
       void import('./hubModel.tsx').then((module) => (HubModel.value = module.HubModel)).catch(complain);
   });
   const told = recipeOf(chosen);
+  const hub = isHub && HubModel.value && <HubModel.value />;
+  // After the first run the task is chosen in the header.
+  if (!['idle', 'asking'].includes(stage.value.name)) return stage.value.name === 'looking' && hub;
   return (
     <>
-      <fieldset class="cards" ref={place} disabled={active.value || stage.value.name === 'forking'}>
+      <fieldset class="cards" ref={place}>
         <legend>Choose a task</legend>
         {RECIPES.map((recipe) => (
           <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
@@ -51,7 +54,7 @@ export function Cards() {
           {`\u201c${told.question}\u201d \u2192 ${told.answer}`}
         </p>
       )}
-      {isHub && HubModel.value && <HubModel.value />}
+      {hub}
     </>
   );
 }

@@ -3,7 +3,8 @@
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { el, svg } from '../../../src/ui/dom.ts';
 import { drawCharts, type Mark } from '../../../src/ui/lineChart.ts';
-import type { OtherRun } from '../../state/runs.ts';
+import type { Along, OtherRun } from '../../state/runs.ts';
+import { elapsed } from './curves.ts';
 import { DASHES, LiveChart } from './liveChart.ts';
 import { type ChartSpec, CHARTS, criterionCharts } from './specs.ts';
 
@@ -14,10 +15,12 @@ const FEWEST_STEPS = 5;
 export class Charts {
   readonly #charts: LiveChart[] = [];
   readonly #parent: HTMLElement;
+  readonly #more: HTMLElement;
   readonly #legend = el('ul', 'run-legend');
 
-  constructor(parent: HTMLElement) {
-    this.#parent = parent;
+  /** @param more place of the curves below the timeline */
+  constructor(parent: HTMLElement, more: HTMLElement) {
+    [this.#parent, this.#more] = [parent, more];
     this.#legend.hidden = true;
     parent.append(this.#legend);
     this.#append(CHARTS);
@@ -30,25 +33,30 @@ export class Charts {
     others: readonly OtherRun[] = [],
     marks: readonly Mark[] = [],
     name = 'This run',
+    along: Along = 'steps',
   ): void {
     const shown = new Set(this.#charts.map(({ figure }) => figure.dataset['chart']));
     this.#append(criterionCharts(history).filter(({ id }) => !shown.has(id)));
-    const ends = [history, ...others.map((other) => other.history)].map(
-      (lines) => lines.at(-1)?.['training/global_step'] ?? 0,
+    const runs = [history, ...others.map((other) => other.history)];
+    const times = along === 'seconds' ? elapsed(history) : undefined;
+    const ends = runs.map((lines) =>
+      times ? (elapsed(lines).at(-1) ?? 0) : (lines.at(-1)?.['training/global_step'] ?? 0),
     );
-    const lastStep = Math.max(FEWEST_STEPS, ...ends);
-    this.#charts.forEach((chart) => chart.show({ history, others, marks, lastStep }));
+    const last = Math.max(FEWEST_STEPS, ...ends);
+    const at = (step: number) => times?.[history.findIndex((line) => line['training/global_step'] === step)] ?? step;
+    const placed = marks.map((mark) => ({ ...mark, step: at(mark.step) }));
+    this.#charts.forEach((chart) => chart.show({ history, others, marks: placed, last, along }));
     this.#name(others, name);
   }
 
   #append(specs: readonly ChartSpec[]): void {
     const charts = specs.map((spec) => new LiveChart(spec));
     this.#charts.push(...charts);
-    this.#parent.append(...charts.map(({ figure }) => figure));
+    charts.forEach(({ figure }, i) => (specs[i].more ? this.#more : this.#parent).append(figure));
     if (charts.length > 0)
       drawCharts(
         charts.map(({ chart }) => chart),
-        this.#parent,
+        document.body,
       );
   }
 

@@ -4,7 +4,7 @@ import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { el, folded, setText, table } from '../../../src/ui/dom.ts';
 import { short, signed } from '../../../src/ui/format.ts';
 import { type Line, LineChart, type LineData, type Mark } from '../../../src/ui/lineChart.ts';
-import type { OtherRun } from '../../state/runs.ts';
+import type { Along, OtherRun } from '../../state/runs.ts';
 import { curvesOf } from './curves.ts';
 import type { ChartSpec } from './specs.ts';
 import { explained } from '../term.tsx';
@@ -14,8 +14,9 @@ export interface Shown {
   history: readonly Metrics[];
   others: readonly OtherRun[];
   marks: readonly Mark[];
-  /** Last step of the longest run. */
-  lastStep: number;
+  /** End of the axis. */
+  last: number;
+  along: Along;
 }
 
 /** Dash patterns of other runs, by slot. */
@@ -50,6 +51,7 @@ export class LiveChart {
   #others: readonly OtherRun[] = [];
   #data: LineData;
   #pointed: number | null = null;
+  #along: Along = 'steps';
 
   constructor(spec: ChartSpec) {
     this.#spec = spec;
@@ -73,9 +75,10 @@ export class LiveChart {
     this.#listen(title);
   }
 
-  show({ history, others, marks, lastStep }: Shown): void {
-    this.chart.xTo = lastStep;
-    this.#data = curvesOf(this.#spec, history, others);
+  show({ history, others, marks, last, along }: Shown): void {
+    this.chart.xTo = last;
+    this.#along = along;
+    this.#data = curvesOf(this.#spec, history, others, along);
     const sameRuns = others.map(({ id }) => id).join() === this.#others.map(({ id }) => id).join();
     this.#others = others;
     this.chart.marks = marks;
@@ -120,9 +123,13 @@ export class LiveChart {
     const since = index === null && known.length > 1 && value !== null ? signed(value - first) : '';
     setText(
       this.#change,
-      index !== null ? `at step ${steps[index]}` : since && `${since} since step ${steps[known[0]]}`,
+      index !== null ? `at ${this.#at(steps[index])}` : since && `${since} since ${this.#at(steps[known[0]])}`,
     );
     this.#tellStep(shown);
+  }
+
+  #at(place: number): string {
+    return this.#along === 'steps' ? `step ${place}` : `${short(place)} s`;
   }
 
   #tellStep(index: number | undefined): void {
@@ -132,7 +139,7 @@ export class LiveChart {
       index === undefined
         ? 'no values yet'
         : [
-            `step ${steps[index]}`,
+            this.#at(steps[index]),
             ...this.#names().map((name, s) => {
               const value = lines[s][index];
               return value === null ? '' : `${name} ${short(value)}`;
@@ -157,7 +164,9 @@ export class LiveChart {
     const used = this.#names().flatMap((_, s) => (lines[s].some((value) => value !== null) ? [s] : []));
     const cell = (value: number | null) => (value === null ? '\u2013' : short(value));
     const rows = steps.map((step, i) => [String(step), ...used.map((s) => cell(lines[s][i]))]);
-    this.#table.replaceChildren(table([['step', ...used.map((s) => this.#names()[s])], ...rows.reverse()]));
+    this.#table.replaceChildren(
+      table([[this.#along === 'steps' ? 'step' : 'seconds', ...used.map((s) => this.#names()[s])], ...rows.reverse()]),
+    );
   }
 }
 

@@ -1,6 +1,7 @@
 /** The curves of the page, and their explanations. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
+import { quickOf } from '../../state/measured.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
 
 type Read = (metrics: Metrics) => number | undefined;
@@ -24,6 +25,8 @@ export interface ChartSpec {
   atLeast: [number, number];
   /** True if values are rare, so that each is marked. */
   marked?: boolean;
+  /** True for a curve below the timeline. */
+  more?: boolean;
 }
 
 const metric =
@@ -35,7 +38,7 @@ export const CHARTS: ChartSpec[] = [
   {
     id: 'reward',
     title: 'Reward',
-    unit: 'mean per try',
+    unit: 'mean reward per try',
     hint: 'Mean reward of the tries of a step. Faint: single steps. Solid: their moving average.',
     series: [
       { label: 'reward', read: metric('critic/score/mean') },
@@ -46,10 +49,10 @@ export const CHARTS: ChartSpec[] = [
   {
     id: 'pass',
     title: 'pass@1',
-    unit: 'share of held-out problems solved',
-    hint: 'Share of held-out problems solved at the first try. Dashed: greedy decoding.',
+    unit: 'share solved',
+    hint: 'Share of held-out problems solved at the first try; of the first 32 while the reward is replaced. Dashed: greedy decoding.',
     series: [
-      { label: 'sampled', read: passAt1 },
+      { label: 'sampled', read: (line) => passAt1(line) ?? quickOf(line)?.value },
       { label: 'greedy', read: greedyAcc },
     ],
     atLeast: [0, 1],
@@ -61,6 +64,7 @@ export const CHARTS: ChartSpec[] = [
     unit: 'nats per token',
     hint: 'How uncertain the model is about the next token. Falls as the model becomes sure.',
     series: [{ label: 'entropy', read: metric('actor/entropy') }],
+    more: true,
     atLeast: [0, 0.1],
   },
   {
@@ -73,6 +77,7 @@ export const CHARTS: ChartSpec[] = [
       { label: 'to the reference', read: metric('actor/kl_loss') },
     ],
     atLeast: [0, 0.001],
+    more: true,
   },
   {
     id: 'grad',
@@ -80,18 +85,20 @@ export const CHARTS: ChartSpec[] = [
     unit: 'before clipping',
     hint: 'Norm of the gradient before clipping. Look at steps with spikes.',
     series: [{ label: 'norm', read: metric('actor/grad_norm') }],
+    more: true,
     atLeast: [0, 0.5],
   },
   {
     id: 'length',
     title: 'Response length',
-    unit: 'tokens, tool output included',
-    hint: 'Mean tokens per try. Dashed: 10th and 90th percentile.',
+    unit: 'tokens per try',
+    hint: 'Mean tokens per try, tool output included. Dashed: 10th and 90th percentile.',
     series: [
       { label: 'mean', read: metric('response_length/mean') },
       { label: 'p10', read: metric('response_length/p10') },
       { label: 'p90', read: metric('response_length/p90') },
     ],
+    more: true,
     atLeast: [0, 20],
   },
 ];

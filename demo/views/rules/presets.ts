@@ -2,7 +2,7 @@
 
 import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 
-interface Preset {
+export interface Preset {
   name: string;
   /** The effect of the rule. */
   note: string;
@@ -26,28 +26,31 @@ ${body}
 const REWARDS: Preset[] = [
   {
     name: "the task's own reward",
-    note: '1 for a right answer, 0 for any other.',
+    note: '1 if correct, otherwise 0.',
     code: reward('correct', '  return correct ? 1 : 0;'),
   },
   {
-    name: 'pay for tool calls',
-    note: 'The idea: the calculator makes no mistakes. Watch how the model exploits it.',
+    name: 'reward tool calls',
+    note: 'Pays for each call: the calculator makes no mistakes.',
     code: reward('toolCalls', '  return toolCalls / 5;'),
   },
   {
-    name: 'pay for length',
-    note: 'The idea: long answers show their work. Watch how the model exploits it.',
+    name: 'reward length',
+    note: 'Pays for tokens: long answers show their work.',
     code: reward('tokens', '  return tokens / 100;'),
   },
   {
-    name: 'pay for guessing',
-    note: 'Rewards any answer in the right format, correct or not, and more for short ones.',
+    name: 'reward guessing',
+    note: 'Pays for any number in the right format, and more for a short answer.',
     code: reward(
       'text, tokens',
       '  const answered = /#### -?[0-9]/.test(text);\n  return answered ? Math.max(0, 1 - tokens / 50) : 0;',
     ),
   },
 ];
+
+/** Rewards that a model learns to exploit. */
+export const CHEATS: readonly Preset[] = REWARDS.slice(1);
 
 const LOSS_HELP = `// Called for every token of a mini-batch. Less is better.
 //   advantage   how much better the try was than its group

@@ -1,70 +1,53 @@
-/** One run of the table. */
+/** One saved run. */
 
 import { useSignal } from '@preact/signals';
-import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { diagnose, discard, fork, goOn, rename, save, type Saved, show } from '../../actions/runs.ts';
 import { history, shownRun } from '../../state/page.ts';
-import { MOST_OVERLAID, others, overlaid, runs, toggleOverlay } from '../../state/runs.ts';
-import { nameOf } from '../../storage/saved.ts';
+import { changeWords, configOf } from '../../state/changeWords.ts';
+import { taskTitle } from '../../state/recipes.ts';
+import { comparedWith, MOST_OVERLAID, others, overlaid, runs, titleOf, toggleOverlay } from '../../state/runs.ts';
 import type { SavedRun } from '../../storage/savedRuns.ts';
-import { changeWords } from './changeWords.ts';
 import { Sparkline } from './sparkline.tsx';
 import { active } from '../../state/stage.ts';
 
 /** Number of changes that are shown; the rest is folded. */
 const MOST_CHANGES = 3;
 
-/** Shows a saved run as a row. */
-export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | undefined }) {
+/** Shows a saved run. */
+export function RunRow({ run }: { run: SavedRun }) {
   const isShown = shownRun.value === run.id;
   const lines = isShown ? history.value : run.history;
   const config = configOf(run);
   const slot = others.value.find(({ id }) => id === run.id)?.slot;
   const done = lines.at(-1)?.['training/global_step'] ?? 0;
+  const isFull = overlaid.value.length >= MOST_OVERLAID && !overlaid.value.includes(run.id);
   return (
-    <tr class={isShown ? 'shown' : ''} aria-current={isShown ? 'true' : undefined}>
-      <td>
+    <li class={isShown ? 'shown' : ''} aria-current={isShown ? 'true' : undefined}>
+      <div class="run-head">
+        <Name run={run} />
         <label class="tick">
+          {slot !== undefined && <i class="swatch" style={{ background: `var(--run-${slot})` }} />}
           <input
             type="checkbox"
-            aria-label={`Overlay the curves of ${nameOf(run)}`}
+            aria-label={`Compare the curves of ${titleOf(run)}`}
             checked={overlaid.value.includes(run.id)}
-            disabled={isShown || (overlaid.value.length >= MOST_OVERLAID && !overlaid.value.includes(run.id))}
+            disabled={isShown || isFull}
             onChange={() => toggleOverlay(run.id)}
           />
-          {slot !== undefined && <i class="swatch" style={{ background: `var(--run-${slot})` }} />}
         </label>
-      </td>
-      <th scope="row">
-        <Name run={run} />
-        <div class="note">
-          {[when(run), config?.task.name ?? config?.task.module, forkWords(run), isShown && 'shown']
-            .filter(Boolean)
-            .join(' \u00b7 ')}
-        </div>
-      </th>
-      <td class="number">{`${done} of ${config?.trainer.totalTrainingSteps ?? '?'}`}</td>
-      <td>
+      </div>
+      <p class="note">
+        {[when(run), config && taskTitle(config), forkWords(run), isShown && 'shown'].filter(Boolean).join(' \u00b7 ')}
+      </p>
+      <div class="run-facts">
+        <span>{`${done} of ${config?.trainer.totalTrainingSteps ?? '?'} steps`}</span>
         <Sparkline history={lines} />
-      </td>
-      <td>
-        <Changes config={config} before={before} />
-      </td>
-      <td>
-        <Actions run={run} isShown={isShown} />
-      </td>
-    </tr>
+      </div>
+      <Changes config={config} before={comparedWith(run)} />
+      <Actions run={run} isShown={isShown} />
+    </li>
   );
-}
-
-/** Undefined if this version cannot read the config. */
-function configOf(run: SavedRun): TrainConfig | undefined {
-  try {
-    return parseTrainConfig(run.config, { source: 'config.yaml', note: () => {} });
-  } catch {
-    return undefined;
-  }
 }
 
 const when = ({ record: { started } }: SavedRun): string =>
@@ -73,7 +56,7 @@ const when = ({ record: { started } }: SavedRun): string =>
 function forkWords({ record: { forkedFrom } }: SavedRun): string {
   if (!forkedFrom) return '';
   const parent = runs.value.find(({ id }) => id === forkedFrom.id);
-  return `fork of ${parent ? nameOf(parent) : 'a deleted run'} after step ${forkedFrom.step}`;
+  return `fork of ${parent ? titleOf(parent) : 'a deleted run'} from step ${forkedFrom.step}`;
 }
 
 function Name({ run }: { run: SavedRun }) {
@@ -81,7 +64,7 @@ function Name({ run }: { run: SavedRun }) {
     <input
       class="run-name"
       aria-label="Name of the run"
-      defaultValue={nameOf(run)}
+      defaultValue={titleOf(run)}
       maxLength={80}
       onChange={({ currentTarget }) => currentTarget.value.trim() !== '' && rename(run, currentTarget.value)}
       onKeyDown={({ key, currentTarget }) => key === 'Enter' && currentTarget.blur()}
@@ -90,13 +73,13 @@ function Name({ run }: { run: SavedRun }) {
 }
 
 function Changes({ config, before }: { config: TrainConfig | undefined; before: SavedRun | undefined }) {
-  if (!config) return <span class="note">Settings that this version cannot read</span>;
-  if (!before) return <span class="note">the first run</span>;
+  if (!config) return <span class="note">Settings from another version</span>;
+  if (!before) return <span class="note">first run</span>;
   const changes = changeWords(before.config, config);
-  if (changes.length === 0) return <span class="note">{`same settings as ${nameOf(before)}`}</span>;
+  if (changes.length === 0) return <span class="note">{`same settings as ${titleOf(before)}`}</span>;
   const more = changes.slice(MOST_CHANGES);
   return (
-    <ul class="changes" title={`Compared with ${nameOf(before)}`}>
+    <ul class="changes" title={`Compared with ${titleOf(before)}`}>
       {changes.slice(0, MOST_CHANGES).map((change) => (
         <li key={change}>{change}</li>
       ))}
@@ -122,7 +105,7 @@ const FILES: Record<Saved, string> = {
 function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
   const [asked, diagnosis] = [useSignal(false), useSignal('')];
   const trains = isShown && active.value;
-  const name = nameOf(run);
+  const name = titleOf(run);
   if (asked.value)
     return (
       <div class="run-actions">
@@ -131,7 +114,7 @@ function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
           Delete
         </button>
         <button type="button" onClick={() => (asked.value = false)}>
-          Keep
+          Cancel
         </button>
       </div>
     );

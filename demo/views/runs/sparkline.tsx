@@ -11,7 +11,7 @@ export function Sparkline({ history }: { history: readonly Metrics[] }) {
   const accuracy = history.flatMap((line) => passAt1(line) ?? []);
   const [name, values] =
     accuracy.length > 1 ? ['pass@1', accuracy] : ['reward', history.flatMap((line) => line['critic/score/mean'] ?? [])];
-  if (values.length === 0) return <span class="note">no step yet</span>;
+  if (values.length === 0) return <span class="note">no steps</span>;
   const words = values.length > 1 ? `${short(values[0])} to ${short(values.at(-1)!)}` : short(values[0]);
   return (
     <span class="run-curve">

@@ -14,7 +14,7 @@ import { Recorded } from './recorded.tsx';
 import { measured } from '../../state/measured.ts';
 import { Card } from '../result/result.tsx';
 import { openEditor } from '../rules/rules.tsx';
-import { active, shared, state } from '../../state/stage.ts';
+import { shared, stage, state } from '../../state/stage.ts';
 
 /** Says whose curves are shown, if not those of a run of this page. */
 export function Told() {
@@ -26,17 +26,20 @@ export function Told() {
   );
 }
 
-/** The buttons to share a run. */
-export function Share() {
+/** The button that copies a link. */
+export const Share = () => (
+  <div class="share">
+    <CopyLink />
+  </div>
+);
+
+/** Offers the recorded run to a visitor who has not started one. */
+export function Watch() {
+  if (!['idle', 'asking'].includes(stage.value.name)) return null;
   return (
-    <div class="share">
-      <CopyLink />
-      {!player.value && !active.value && (
-        <button type="button" onClick={() => void watchRecorded()}>
-          Watch a recorded run
-        </button>
-      )}
-    </div>
+    <button type="button" onClick={() => void watchRecorded()}>
+      Watch a recorded run
+    </button>
   );
 }
 

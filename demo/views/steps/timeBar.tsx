@@ -1,9 +1,13 @@
 /** Shows how the time was spent: one bar over all steps so far, divided by phase. */
 
+import { useSignal } from '@preact/signals';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { duration } from '../../../src/ui/format.ts';
 import { sumOf } from '../../state/measured.ts';
-import { history } from '../../state/page.ts';
+import { machineInWords } from '../../state/machine.ts';
+import { adapter } from '../../state/notices.ts';
+import { config, history, session } from '../../state/page.ts';
+import { isRecorded, shared } from '../../state/stage.ts';
 import { Term } from '../term.tsx';
 import './timeBar.css';
 
@@ -59,7 +63,35 @@ function Bar({ lines }: { lines: readonly Metrics[] }) {
         {`Within generate: tools ${duration(sumOf(lines, 'timing_s/tools'))}, ` +
           `rewards ${duration(sumOf(lines, 'timing_s/reward'))}.`}
       </p>
+      <Machine />
     </>
+  );
+}
+
+/** The speed of this machine as a sentence, with a button that copies it. Results of other machines have none. */
+function Machine() {
+  const copied = useSignal('');
+  const of = config.value;
+  if (!of || shared.value || isRecorded.value) return null;
+  const model = session.value?.model.config;
+  const text = machineInWords({ config: of, history: history.value, model, adapter: adapter.value?.name ?? '' });
+  if (text === undefined) return null;
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => (copied.value = 'Copied.'),
+      () => (copied.value = 'This browser blocks copying. Select the text.'),
+    );
+  return (
+    <div class="machine">
+      <h3>This machine</h3>
+      <p>{text}.</p>
+      <button type="button" onClick={() => void copy()}>
+        Copy measurement
+      </button>
+      <span class="note" role="status">
+        {copied.value}
+      </span>
+    </div>
   );
 }
 

@@ -1,87 +1,134 @@
-/** Selects any step of the shown run: its tries, and actions that start from it. */
+/** One line of all steps of the shown run, with marks. The menu at its thumb starts from the step that is shown. */
 
+import { useRef } from 'preact/hooks';
+import { passAt1 } from '../../../src/report/metricOf.ts';
+import { saveMetrics } from '../../actions/controller.ts';
 import { replayTo, stateBefore } from '../../actions/replay.ts';
 import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
-import { type Replay, replay, shown } from '../../state/runs.ts';
 import { history } from '../../state/page.ts';
-import './timeline.css';
-import { active } from '../../state/stage.ts';
+import { changes } from '../../state/rules.ts';
+import { along, type Replay, replay, shown } from '../../state/runs.ts';
+import { active, isRecorded } from '../../state/stage.ts';
 import { olderStep } from '../../state/tries/shown.ts';
+import type { SavedRun } from '../../storage/savedRuns.ts';
+import './timeline.css';
 
-/** The slider over the steps of a run. */
+/** Names of the marks in the key. */
+const MARKS = { checkpoint: 'checkpoint', change: 'change of rules', evaluation: 'evaluation' } as const;
+const KINDS = Object.keys(MARKS) as (keyof typeof MARKS)[];
+
+/** The line of the steps of a run. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
-  const last = steps.at(-1);
-  if (last === undefined) return null;
-  const [first, step] = [steps[0], Math.max(steps[0], olderStep.value ?? last)];
-  const kept = shown.value?.checkpoints ?? [];
-  const place = (at: number) => ({ '--at': last === first ? 1 : (at - first) / (last - first) });
+  // The recorded run has its own slider. During the first step, the line takes its space.
+  if ((steps.length === 0 && !active.value) || isRecorded.value) return null;
+  const [first = 0, last = 0] = [steps[0], steps.at(-1)];
+  const step = Math.max(first, olderStep.value ?? last);
+  const place = (at: number) => (last === first ? 1 : (at - first) / (last - first));
+  const run = shown.value;
+  const marks: Record<keyof typeof MARKS, readonly number[]> = {
+    checkpoint: run?.checkpoints ?? [],
+    change: [...new Set(changes.value.map((change) => change.step))],
+    evaluation: history.value.flatMap((line) => (passAt1(line) === undefined ? [] : line['training/global_step'])),
+  };
+  const here = KINDS.filter((kind) => marks[kind].includes(step)).map((kind) => MARKS[kind]);
   return (
     <div class="timeline">
-      <label for="timeline-step">
-        Step <b>{step}</b> of {last}
-        <span class="note">{step === last ? ' (the newest)' : ''}</span>
-      </label>
+      <div class="at-thumb" style={{ '--at': place(step) }}>
+        {run && last > 0 ? (
+          <Menu run={run} step={step} last={last} isRight={place(step) > 0.5} />
+        ) : (
+          <b>{`Step ${step} of ${last}`}</b>
+        )}
+      </div>
       <div class="timeline-track">
         <input
-          id="timeline-step"
           type="range"
           min={first}
           max={last}
           step={1}
           value={step}
           disabled={first === last}
-          aria-valuetext={`Step ${step} of ${last}${kept.includes(step) ? ', checkpoint saved' : ''}`}
+          aria-label="Step"
+          aria-valuetext={[`Step ${step} of ${last}`, ...here].join(', ')}
           onInput={({ currentTarget }) => void goTo(Number(currentTarget.value))}
         />
         <div class="timeline-marks" aria-hidden="true">
-          {kept.map((at) => (
-            <i key={at} style={place(at)} />
-          ))}
+          {KINDS.flatMap((kind) =>
+            marks[kind]
+              .filter((at) => at >= first && at <= last)
+              .map((at) => <i key={`${kind} ${at}`} class={kind} style={{ '--at': place(at) }} />),
+          )}
         </div>
       </div>
-      {shown.value && <Actions step={step} />}
+      <div class="timeline-foot">
+        <ul class="timeline-key">
+          {KINDS.filter((kind) => marks[kind].length > 0).map((kind) => (
+            <li key={kind}>
+              <i class={kind} />
+              {MARKS[kind]}
+            </li>
+          ))}
+        </ul>
+        <div class="along" role="group" aria-label="Axis of the curves">
+          {(['steps', 'seconds'] as const).map((unit) => (
+            <button key={unit} type="button" aria-pressed={along.value === unit} onClick={() => (along.value = unit)}>
+              {unit}
+            </button>
+          ))}
+        </div>
+        <button type="button" title="metrics.jsonl, in the command line's format" onClick={saveMetrics}>
+          Download metrics
+        </button>
+      </div>
       {replay.value && <Replayed {...replay.value} />}
     </div>
   );
 }
 
-function Actions({ step }: { step: number }) {
-  const run = shown.value!;
+/** The actions that start from a step. */
+function Menu({ run, step, last, isRight }: { run: SavedRun; step: number; last: number; isRight: boolean }) {
+  const menu = useRef<HTMLDetailsElement>(null);
   const kept = run.checkpoints.findLast((at) => at <= step);
-  const busy = active.value ? 'Stops and saves the current run first. ' : '';
-  const from = stateBefore(run, step);
+  const close = () => menu.current?.removeAttribute('open');
+  const replayed = `Trains steps ${stateBefore(run, step) + 1} to ${step} again and compares each with the log.`;
+  const items = [
+    { label: 'Replay to here', note: replayed, act: () => void replayTo(run, step) },
+    { label: 'Resume from', note: 'A new run with the same settings.', act: () => goOnFrom(run, kept!) },
+    { label: 'Fork from', note: 'A new run with other settings.', act: () => fork(run, kept!) },
+  ];
   return (
-    <div class="timeline-actions">
-      <button
-        type="button"
-        title={`${busy}Trains ${from === 0 ? 'from the start' : `from step ${from}`} to step ${step} again and compares each step with the log`}
-        onClick={() => void replayTo(run, step)}
-      >
-        Replay step {step}
-      </button>
-      <button
-        type="button"
-        disabled={kept === undefined}
-        title={`${busy}A new run with the same settings. This run is not changed.`}
-        onClick={() => goOnFrom(run, kept!)}
-      >
-        Continue from {kept === undefined ? 'here' : `step ${kept}`}
-      </button>
-      <button
-        type="button"
-        disabled={kept === undefined}
-        title={`${busy}A new run with other settings. This run is not changed.`}
-        onClick={() => fork(run, kept!)}
-      >
-        Fork at {kept === undefined ? 'a saved step' : `step ${kept}`}
-      </button>
-      <p class="note">
-        {kept === undefined
-          ? 'No checkpoint before this step: a replay starts from the beginning.'
-          : `Marks: steps with a saved checkpoint.${busy && ` ${busy}`}`}
-      </p>
-    </div>
+    <details
+      class={isRight ? 'step-menu right' : 'step-menu'}
+      ref={menu}
+      onKeyDown={({ key, currentTarget }) => {
+        if (key !== 'Escape') return;
+        close();
+        currentTarget.querySelector('summary')!.focus();
+      }}
+      onFocusOut={({ currentTarget, relatedTarget }) => {
+        if (relatedTarget && !currentTarget.contains(relatedTarget as Node)) close();
+      }}
+    >
+      <summary>{`Step ${step} of ${last}`}</summary>
+      <div>
+        {items.map(({ label, note, act }, i) => (
+          <button
+            key={label}
+            type="button"
+            disabled={i > 0 && kept === undefined}
+            onClick={() => {
+              close();
+              act();
+            }}
+          >
+            {i === 0 ? label : `${label} ${kept ?? 'a checkpoint'}`}
+            <small>{i > 0 && kept === undefined ? 'No checkpoint before this step.' : note}</small>
+          </button>
+        ))}
+        {active.value && <p class="note">Each stops and saves the current run first.</p>}
+      </div>
+    </details>
   );
 }
 

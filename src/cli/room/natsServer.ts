@@ -31,6 +31,8 @@ export interface NatsServer {
 const MIB = 2 ** 20;
 /** Maximum number of bytes of a message. A larger message closes its connection. */
 const MAX_PAYLOAD = 8 * MIB;
+/** Seconds in which a client must prove who it is. NATS's two are too few for a machine that is busy. */
+const AUTHENTICATE_S = 10;
 const START_MS = 15_000;
 
 /** Returns the path of nats-server. Throws InputError if it is not installed. */
@@ -115,6 +117,7 @@ function configText(
     `max_payload: ${MAX_PAYLOAD}`,
     `max_pending: ${8 * MAX_PAYLOAD}`,
     `max_connections: ${maxConnections}`,
+    `authorization { timeout: ${AUTHENTICATE_S} }`,
     `jetstream { store_dir: ${quoted(join(folder, 'streams'))} }`,
     `websocket { listen: ${quoted(`${host}:${webSocketPort}`)}, ${certificate ?? 'no_tls: true'} }`,
     `accounts { ROOM { jetstream: enabled, users: [`,

@@ -4,6 +4,6 @@
  */
 
 export { checkTask } from './described.ts';
-export { Rule, RuleError, type RuleTokens, type RuleTry, toolOf } from './rule.ts';
+export { Rule, RuleError, type RuleLosses, type RuleTokens, type RuleTry, toolOf } from './rule.ts';
 export type { RuleKind } from './rulePrograms.ts';
 export { fetchSource, isUrl, moduleUrl, sha256Of } from './source.ts';

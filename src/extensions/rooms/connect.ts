@@ -72,7 +72,8 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
   } catch (error) {
     if (error instanceof InputError) throw error;
     const { message = String(error) } = error as Error;
-    const isRefused = /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
+    const isLate = /authentication timeout/i.test(message); // an AuthorizationError too
+    const isRefused = !isLate && /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
     const what = isRefused
       ? `The ${called.server} at ${address} does not know ${called.code}.`
       : `No ${called.server} answers at ${address} (${message}); ${called === ROOM ? 'is "webgrpo room"' : 'is it'} running there, and can this machine reach it?`;

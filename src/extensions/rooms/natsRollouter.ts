@@ -192,6 +192,8 @@ export class NatsRollouter implements Rollouter {
         continue;
       }
       await pull(consumer, room, signal, (message) => {
+        // A sample that waits for space in the queue can be delivered again. An acknowledgement would remove it from the server.
+        if ([...this.#handled.keys()].some(({ seq }) => seq === message.seq)) return;
         const handling = this.#handle(message)
           .catch(this.#life.fail)
           .finally(() => this.#handled.delete(message));
@@ -263,7 +265,7 @@ export class NatsRollouter implements Rollouter {
     const { n } = this.#options;
     if (isPut || checked > 0 || accepted.size < n || this.#groups.get(uid) !== outstanding) return;
     const isAwaited = (worker: string) => (received.get(worker)?.size ?? 0) < n;
-    if (isTwice && this.#host.leases.workersOf(uid, Date.now()).some(isAwaited)) return;
+    if (isTwice && this.#host.leases.workersOf(uid, this.#host.now()).some(isAwaited)) return;
     outstanding.isPut = true;
     await this.#options.put([...accepted.values()]);
     for (const { tags } of accepted.values()) this.#host.countsOf(String(tags['worker'])).accepted++;

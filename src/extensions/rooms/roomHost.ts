@@ -36,9 +36,14 @@ export interface RoomOptions {
   resume?: boolean;
   /** Stores the files that new workers read. Called before the first worker is admitted. */
   prepare?: (weights: WeightStore) => Promise<void>;
+  /** Returns the time in milliseconds, by which workers are silent and groups too long in flight. Default: the system's clock. */
+  now?: () => number;
   /** Called with a sentence when a worker joins, leaves or is excluded. */
   say?: (line: string) => void;
 }
+
+/** `heardAt` of a worker that has left. Its signatures are checked at the same time, so that an earlier message can follow. */
+const LEFT = -Infinity;
 
 /** Counts of a worker's samples by result. */
 export interface WorkerCounts {
@@ -56,7 +61,7 @@ export interface WorkerCounts {
   /** Version of the worker's weights. */
   version: number;
   leftOut: boolean;
-  /** Time of the worker's admission or last status, in milliseconds since 1970; 0 after it has left. */
+  /** Time of the worker's admission or last status, by `now`; LEFT after it has left. */
   heardAt: number;
 }
 
@@ -89,6 +94,7 @@ export class RoomHost {
   readonly tickets: Tickets;
   readonly ackWaitMs: number;
   readonly leases: Leases;
+  readonly now: () => number;
   readonly workers = new Map<string, WorkerCounts>();
   /** The weights that were published last. */
   published: Weights = { version: 0, digest: '' };
@@ -110,7 +116,8 @@ export class RoomHost {
     this.ackWaitMs = parts.ackWaitMs;
     this.#state = state;
     this.#options = options;
-    const { deadlineMs = 600_000, maxHeld = 16 } = options;
+    const { deadlineMs = 600_000, maxHeld = 16, now = () => Date.now() } = options;
+    this.now = now;
     this.leases = new Leases({ silentMs: this.ackWaitMs, deadlineMs, maxHeld });
     this.connection.subscribe(JOIN, { callback: (error, message) => void (error ?? this.#join(message)) });
     this.connection.subscribe(STATUSES, { callback: (error, message) => void (error ?? this.#status(message)) });
@@ -176,7 +183,7 @@ export class RoomHost {
 
   /** Ends groups, and cancels those that a worker still generates. */
   withdraw(uids: readonly string[]): void {
-    const aborted = uids.filter((uid) => this.leases.end(uid, Date.now()));
+    const aborted = uids.filter((uid) => this.leases.end(uid, this.now()));
     if (aborted.length > 0) this.notify({ aborted });
   }
 
@@ -186,7 +193,7 @@ export class RoomHost {
     if (!counts) {
       const refused = { malformed: 0, version: 0, signature: 0, ticket: 0 };
       const fresh = { name: worker.slice(0, 8), adapter: '', accepted: 0, rejected: {}, refused, duplicates: 0 };
-      counts = { ...fresh, tokensPerS: 0, version: 0, leftOut: false, heardAt: Date.now() };
+      counts = { ...fresh, tokensPerS: 0, version: 0, leftOut: false, heardAt: this.now() };
       if (this.workers.size >= KEPT_WORKERS) this.workers.delete(this.workers.keys().next().value!);
       this.workers.set(worker, counts);
     }
@@ -200,7 +207,7 @@ export class RoomHost {
 
   #present(): string[] {
     const silentMs = Math.max(SILENT_MS, this.ackWaitMs);
-    const isPresent = ({ leftOut, heardAt }: WorkerCounts) => !leftOut && Date.now() - heardAt <= silentMs;
+    const isPresent = ({ leftOut, heardAt }: WorkerCounts) => !leftOut && this.now() - heardAt <= silentMs;
     return [...this.workers].filter(([, counts]) => isPresent(counts)).map(([worker]) => worker);
   }
 
@@ -228,7 +235,7 @@ export class RoomHost {
       const { key, name } = read('joining', message.data);
       refused = this.#refusalOf(key);
       this.#options.say?.(refused === undefined ? `${name} joins` : `${name} was not admitted: ${refused}`);
-      if (refused === undefined) Object.assign(this.countsOf(key), { name, heardAt: Date.now() });
+      if (refused === undefined) Object.assign(this.countsOf(key), { name, heardAt: this.now() });
     } catch (error) {
       if (!(error instanceof MessageError)) throw error;
       refused = error.message;
@@ -250,9 +257,10 @@ export class RoomHost {
       const { name, adapter, version, tokensPerS, groups, left = false } = status;
       const counts = this.countsOf(worker);
       if (counts.leftOut) return this.notify({ leftOut: [worker] }); // the worker can have missed the first notice
+      if (counts.heardAt === LEFT) return; // sent before it left
       if (counts.adapter === '' && adapter !== '') this.#options.say?.(`${name} generates on ${adapter}`);
       if (left) this.#options.say?.(`${name} leaves`);
-      const heardAt = left ? 0 : Date.now();
+      const heardAt = left ? LEFT : this.now();
       Object.assign(counts, { ...{ name, version, tokensPerS, heardAt }, adapter: left ? '' : adapter });
       if (left) this.#release(worker);
       else this.leases.heard(worker, groups, heardAt);
@@ -267,7 +275,9 @@ export class RoomHost {
       read('take', await textSignedBy(worker, message.data));
       // A worker of an earlier controller is not known yet. One that was not admitted waits in vain.
       if (this.#refusalOf(worker) !== undefined) return;
-      this.countsOf(worker).heardAt = Date.now();
+      const counts = this.countsOf(worker);
+      if (counts.heardAt === LEFT) return; // sent before it left
+      counts.heardAt = this.now();
       this.#waiting = this.#waiting.filter((other) => other.worker !== worker);
       this.#waiting.push({ worker, message, since: Date.now() });
       this.#handOut();
@@ -279,10 +289,10 @@ export class RoomHost {
   /** Gives groups to the workers that wait for one. */
   #handOut(): void {
     if (this.connection.isClosed()) return;
-    const [now, present] = [Date.now(), this.#present()];
+    const [now, present] = [this.now(), this.#present()];
     this.#waiting = this.#waiting.filter(({ worker, message, since }) => {
       const prompt = this.leases.take(worker, now, present);
-      if (prompt === undefined && now - since < WAIT_MS) return true;
+      if (prompt === undefined && Date.now() - since < WAIT_MS) return true;
       message.respond(write('given', prompt === undefined ? {} : { prompt }));
       return false;
     });

@@ -1,0 +1,35 @@
+/** Who wrote each token of a recorded try. */
+
+import type { TokenGroup, TokenTry } from '../2-losses/updates.ts';
+
+export const AUTHORS = ['prompt', 'model', 'tool', 'template'] as const;
+export type Author = (typeof AUTHORS)[number];
+
+export interface AuthoredToken {
+  text: string;
+  by: Author;
+}
+
+/**
+ * Returns the author of each token after the prompt. What the model sampled is the model's. Of the rest, the text within a tool response is the
+ * tool's, and the template wrote everything around it.
+ */
+export function authorsOf({ tokens, mask }: Pick<TokenTry, 'tokens' | 'mask'>): Author[] {
+  let isInside = false;
+  return tokens.map((text, t): Author => {
+    if (mask[t] === 1) return 'model';
+    if (text === '</tool_response>') isInside = false;
+    const by = isInside ? 'tool' : 'template';
+    if (text === '<tool_response>') isInside = true;
+    return by;
+  });
+}
+
+/** Returns the prompt's messages, each as one piece, and the tokens of a try behind them. */
+export function authoredTokens({ prompt }: Pick<TokenGroup, 'prompt'>, one: TokenTry): AuthoredToken[] {
+  const by = authorsOf(one);
+  return [
+    ...prompt.map(({ content }): AuthoredToken => ({ text: content, by: 'prompt' })),
+    ...one.tokens.map((text, t) => ({ text, by: by[t] })),
+  ];
+}

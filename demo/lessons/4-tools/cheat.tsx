@@ -1,0 +1,152 @@
+/** Figure 4.3: a reward, what it pays, and what was wanted. */
+
+import { signal, useSignal } from '@preact/signals';
+import { short } from '../../../src/ui/format.ts';
+import { PRESETS } from '../../views/rules/presets.ts';
+import { Conversation } from '../../views/tries/conversation.tsx';
+import { embedded, isHidden, move, movedTo, numberOf } from '../kit/address.ts';
+import { CodeField } from '../kit/exercise.tsx';
+import { Figure, Select, Slider } from '../kit/figure.tsx';
+import { LiveButton } from '../kit/liveButton.tsx';
+import { isPredicted } from '../kit/predict.tsx';
+import { cheatPlot } from './plots.ts';
+import { type CheatRun, RECORDED, runInWords } from './stills.ts';
+
+/** Names of the recorded rewards, and the preset of the page that is the same reward. */
+const NAMES: Readonly<Record<string, string>> = {
+  calls: 'pay for tool calls',
+  length: 'pay for length',
+  form: 'pay for guessing',
+};
+
+/** Steps of a live run. */
+const STEPS = 30;
+/** Seconds of a live run on two cores that had other work too. */
+const COLD_S = 90;
+
+type LiveRun = Pick<CheatRun, 'steps' | 'heldOut' | 'tries'>;
+
+/** The run in this tab. */
+const drawn = signal<LiveRun | undefined>(undefined);
+
+export function CheatFigure() {
+  const revealed = embedded !== null || isPredicted('4.3');
+  const pays = movedTo('pays') ?? RECORDED.runs[0].pays;
+  const recorded = RECORDED.runs.find((run) => run.pays === pays) ?? RECORDED.runs[0];
+  const run: LiveRun = drawn.value ?? recorded;
+  const last = run.steps.at(-1)?.[0] ?? 0;
+  const withTries = [...new Set(run.tries.map(({ step }) => step))];
+  const at = Math.round(numberOf('step', last, Math.min(1, last), Math.max(1, last)));
+  const shownStep = withTries.reduce(
+    (near, step) => (Math.abs(step - at) < Math.abs(near - at) ? step : near),
+    withTries[0] ?? 0,
+  );
+  const tries = run.tries.filter(({ step }) => step === shownStep);
+  const says = !revealed
+    ? 'Predict first, or look without a guess. Then the curves appear.'
+    : run.steps.length === 0
+      ? 'The first step is running.'
+      : runInWords(run);
+  return (
+    <Figure
+      number="4.3"
+      title="What is paid, and what is wanted"
+      says={says}
+      source={
+        drawn.value
+          ? 'Trained in this tab: 8 problems of 8 tries a step, 64 held-out problems every ten steps (dots).'
+          : `Recorded: ${recorded.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}, ${RECORDED.date}, one seed. Dots: 64 held-out problems.`
+      }
+    >
+      {RECORDED.runs.length > 1 && (
+        <div class="controls">
+          <Select
+            control="pays"
+            label="Reward"
+            initial={RECORDED.runs[0].pays}
+            resets={['step']}
+            options={RECORDED.runs.map((one) => ({ value: one.pays, name: NAMES[one.pays] }))}
+          />
+        </div>
+      )}
+      {revealed && (
+        <>
+          <div
+            class="svg"
+            dangerouslySetInnerHTML={{ __html: cheatPlot(run, at, says, drawn.value ? STEPS : undefined) }}
+          />
+          {last > 0 && (
+            <>
+              <Slider control="step" label="Step" value={at} least={1} most={last} step={1} shown={`${at}`} />
+              <p class="note">
+                {tries.length > 0
+                  ? `Tries of step ${shownStep}: ${tries[0].messages[0].content}`
+                  : 'No tries are stored.'}
+              </p>
+              <ol class="one-group">
+                {tries.slice(0, 4).map((one, i) => (
+                  <li key={i} class="one-try" aria-label={`Try ${i + 1}`}>
+                    <Conversation shown={one} />
+                    <span class="note">
+                      paid {short(one.score ?? NaN)}, {one.acc === 1 ? 'right' : 'wrong'}
+                    </span>
+                  </li>
+                ))}
+              </ol>
+            </>
+          )}
+        </>
+      )}
+      {!isHidden('code') && <OwnReward />}
+    </Figure>
+  );
+}
+
+function OwnReward() {
+  const code = useSignal(movedTo('code') ?? PRESETS.reward.find(({ name }) => name === NAMES['calls'])!.code);
+  const train = async (stop: AbortSignal, say: (text: string) => void): Promise<string> => {
+    move({ code: code.peek().length <= 4000 ? code.peek() : undefined, step: undefined });
+    const { trainOn } = await import('./live.ts');
+    const run: LiveRun = { steps: [], heldOut: [], tries: [] };
+    const show = () => (drawn.value = { steps: [...run.steps], heldOut: [...run.heldOut], tries: [...run.tries] });
+    await trainOn(code.peek(), STEPS, {
+      signal: stop,
+      onStep: (step, tries) => {
+        if (stop.aborted) return;
+        run.steps.push([...step]);
+        run.tries.push(...tries);
+        say(`Step ${step[0]} of ${STEPS}.`);
+        show();
+      },
+      onHeldOut: (step, share) => {
+        if (stop.aborted) return;
+        run.heldOut.push([step, share]);
+        show();
+      },
+    });
+    return runInWords(run);
+  };
+  return (
+    <details class="fold">
+      <summary>Write a reward and train on it</summary>
+      <div class="buttons">
+        {PRESETS.reward.map((preset) => (
+          <button key={preset.name} type="button" onClick={() => (code.value = preset.code)}>
+            {preset.name}
+          </button>
+        ))}
+      </div>
+      <CodeField label="Code of the reward" code={code} />
+      <div class="buttons">
+        <LiveButton
+          id="cheat"
+          label={`Train ${STEPS} steps here`}
+          coldSeconds={COLD_S}
+          run={train}
+          done="Trained"
+          onRecorded={drawn.value ? () => (drawn.value = undefined) : undefined}
+        />
+      </div>
+    </details>
+  );
+}

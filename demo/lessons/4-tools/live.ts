@@ -1,0 +1,67 @@
+/** Live training of figure 4.3: the shipped model on the reader's reward, in small steps. The weights are put back at the end. */
+
+import { Learner } from '../../../src/extensions/learner/index.ts';
+import { Rule } from '../../../src/extensions/modules/index.ts';
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import { GrpoTrainer } from '../../../src/grpo/trainer.ts';
+import { type LoggedRollout, loggedRollouts } from '../../../src/runs/rollouts.ts';
+import { type OpenRule, rewardBy } from '../../training/ruleParts.ts';
+import { live } from '../kit/live.ts';
+
+/** Problems of a step and of the held-out test. */
+const PROBLEMS = 8;
+const HELD_OUT = 64;
+const TEST_EVERY = 10;
+/** Tries of a step that are shown. */
+const SHOWN = 8;
+
+export interface LiveEvents {
+  /** Called after each step with its mean reward, its share of right tries, and the tries of its first problem. */
+  onStep: (step: readonly [number, number, number], tries: LoggedRollout[]) => void;
+  onHeldOut: (step: number, share: number) => void;
+  signal: AbortSignal;
+}
+
+/** Trains for `steps` steps on a reward as code. Throws RuleError if the reward does not load or fails. */
+export async function trainOn(code: string, steps: number, { onStep, onHeldOut, signal }: LiveEvents): Promise<void> {
+  const rule = await Rule.open('reward', code);
+  try {
+    await live(async ({ config: recipe, engine, task }) => {
+      const config: TrainConfig = {
+        ...recipe,
+        data: { ...recipe.data, trainBatchSize: PROBLEMS, valMaxSamples: HELD_OUT },
+        actor: { ...recipe.actor, ppoMiniBatchSize: PROBLEMS / 2 },
+      };
+      const learner = new Learner({ engine, config });
+      const start = await learner.saveState();
+      let failed: Error | undefined;
+      const open: OpenRule = { kind: 'reward', of: { name: 'own', code }, rule };
+      const paid = rewardBy(task, open, (error) => (failed ??= error as Error));
+      const trainer = new GrpoTrainer({ config, engine, task: { ...task, reward: paid } });
+      const test = async (step: number) => {
+        const metrics = await trainer.validate({ signal });
+        const name = Object.keys(metrics).find((key) => key.endsWith('acc/mean@1'))!;
+        onHeldOut(step, metrics[name]);
+      };
+      try {
+        await test(0);
+        for (let step = 1; step <= steps && !signal.aborted; step++) {
+          const { metrics, samples } = await trainer.step();
+          if (failed !== undefined) throw failed;
+          onStep(
+            [step, metrics['critic/score/mean'], metrics['critic/acc/mean']],
+            loggedRollouts(samples, step, SHOWN),
+          );
+          if (step % TEST_EVERY === 0 && !signal.aborted) await test(step);
+        }
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      } finally {
+        await learner.zeroGrad();
+        await learner.loadState(start);
+      }
+    }, signal);
+  } finally {
+    rule.close();
+  }
+}

@@ -1,0 +1,156 @@
+/** Data of lesson 4, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+
+import { computeAdvantages, turnCount, turnIndices } from '../../../src/grpo/advantages/index.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import { short, signed } from '../../../src/ui/format.ts';
+import { tokenGradients } from '../2-losses/losses.ts';
+import { advantagesOf, MAX_LENGTH, percent, RECORDED as UPDATED } from '../2-losses/stills.ts';
+import type { TokenGroup } from '../2-losses/updates.ts';
+import { AUTHORS, type Author, authorsOf } from './authors.ts';
+import { cheatPlot } from './plots.ts';
+import data from './recorded.json' with { type: 'json' };
+
+/** A recorded run whose reward is cheated. */
+export interface CheatRun {
+  pays: string;
+  command: string;
+  /** Step, mean reward, share of right tries. */
+  steps: [number, number, number][];
+  /** Step, share of held-out problems solved at the first try. */
+  heldOut: [number, number][];
+  /** A problem's tries at some steps. */
+  tries: LoggedRollout[];
+}
+
+interface Recorded {
+  commit: string;
+  adapter: string;
+  date: string;
+  runs: CheatRun[];
+  /** Tries of the page's recorded run, one for each of eight problems, near its end. */
+  tools: { command: string; commit: string; tries: LoggedRollout[] };
+}
+
+export const RECORDED = data as unknown as Recorded;
+export { UPDATED };
+
+/** Choices of figure 4.1: whose tokens are trained. */
+export const TRAINED: Readonly<Record<string, { name: string; by: readonly Author[] }>> = {
+  model: { name: 'what the model wrote', by: ['model'] },
+  tools: { name: 'what the model and the tools wrote', by: ['model', 'tool'] },
+  all: { name: 'everything after the prompt', by: ['model', 'tool', 'template'] },
+};
+
+/** Returns each author's share of the pull on a group's tries before the first update, with the mean over tokens. */
+export function authorShares({ tries }: TokenGroup, trained: readonly Author[]): Record<Author, number> {
+  const advantages = advantagesOf(tries.map(({ reward }) => reward));
+  const authors = tries.map(authorsOf);
+  const rows = tries.map(({ logProbs }, i) => ({
+    mask: authors[i].map((by) => (trained.includes(by) ? 1 : 0)),
+    logProbs: logProbs[0],
+    advantage: advantages[i],
+  }));
+  const [{ tokens }] = tokenGradients(rows, ['dapo'], {
+    logProbs: rows.map(({ logProbs }) => logProbs),
+    maxResponseLength: MAX_LENGTH,
+  });
+  const sums = { prompt: 0, model: 0, tool: 0, template: 0 };
+  tokens.grad.forEach((grads, s) => grads.forEach((grad, t) => (sums[authors[s][t]] += Math.abs(grad))));
+  const total = AUTHORS.reduce((sum, by) => sum + sums[by], 0);
+  return Object.fromEntries(AUTHORS.map((by) => [by, sums[by] / total])) as Record<Author, number>;
+}
+
+/** Advantages of a try: of each turn by turn_loo, and of the whole by grpo. */
+export interface TurnAdvantages {
+  turns: number[];
+  whole: number;
+}
+
+/** Returns the advantages of a group's tries whose turns earned `turnRewards`. */
+export function turnAdvantages({ tries }: TokenGroup, turnRewards: readonly number[][]): TurnAdvantages[] {
+  const masks = tries.map(({ mask }) => mask);
+  const groups = tries.map(() => 0);
+  const rewards = turnRewards.map((own) => own.reduce((a, b) => a + b, 0));
+  const byTurn = computeAdvantages('turn_loo', { rewards, groups, masks, turnRewards });
+  const whole = computeAdvantages('grpo', { rewards, groups, masks });
+  return masks.map((mask, s) => {
+    const turns = turnIndices(mask);
+    const first = Array.from({ length: turnCount(mask) }, (_, turn) => turns.indexOf(turn));
+    return { turns: first.map((t) => byTurn[s][t]), whole: whole[s][mask.indexOf(1)] };
+  });
+}
+
+/** Returns rewards per turn with the outcome in the last turn, as the task gives them. */
+export const outcomeTurns = ({ tries }: TokenGroup): number[][] =>
+  tries.map(({ mask, reward }) =>
+    Array.from({ length: turnCount(mask) }, (_, turn) => (turn === turnCount(mask) - 1 ? reward : 0)),
+  );
+
+const [groupA] = UPDATED.groups;
+const [form, calls] = ['form', 'calls'].map((pays) => RECORDED.runs.find((run) => run.pays === pays)!);
+const ends = ({ steps }: CheatRun) => [steps[0], steps.at(-1)!];
+const [[firstForm, lastForm], [firstCalls, lastCalls]] = [ends(form), ends(calls)];
+const held = ({ heldOut }: CheatRun, at: number) => heldOut.at(at)![1].toFixed(2);
+/** Share of held-out problems after 0, 10, 20, 30 and 40 steps with twice as many tries a step, from docs/lab/page.md. */
+export const LONG_CALLS = ['0.37', '0.72', '0.57', '0', '0'];
+const toolShare = authorShares(groupA, TRAINED['tools'].by).tool;
+const otherShare = 1 - authorShares(groupA, TRAINED['all'].by).model;
+
+/** Numbers of the lesson's text, by the name in its HTML. */
+export const NUMBERS: Readonly<Record<string, string>> = {
+  'tool-share': percent(toolShare),
+  'other-share': percent(otherShare),
+  'paid-first': firstForm[1].toFixed(2),
+  'paid-last': lastForm[1].toFixed(2),
+  'right-first': firstForm[2].toFixed(2),
+  'right-last': lastForm[2].toFixed(2),
+  'held-first': held(form, 0),
+  'held-last': held(form, -1),
+  'step-last': `${lastForm[0]}`,
+  'calls-first': firstCalls[2].toFixed(2),
+  'calls-last': lastCalls[2].toFixed(2),
+  'calls-steps': `${lastCalls[0]}`,
+  'calls-peak': LONG_CALLS[1],
+  'calls-end': LONG_CALLS[3],
+};
+
+const sharesTable = (): string => {
+  const rows = Object.values(TRAINED).map(({ name, by }) => {
+    const shares = authorShares(groupA, by);
+    return `<tr><td>${name}</td>${(['model', 'tool', 'template'] as const).map((one) => `<td>${percent(shares[one])}</td>`).join('')}</tr>`;
+  });
+  return `<table><caption>Share of the pull on group A</caption><thead><tr><th>trained on</th><th>model</th><th>tool</th><th>template</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+};
+
+const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+
+const toolTable = (): string => {
+  const rows = RECORDED.tools.tries.map(({ messages, promptMessages }) => {
+    const said = messages.slice(promptMessages).map(({ content }) => escaped(content));
+    return `<tr><td>${escaped(messages[promptMessages - 1].content)}</td><td>${said.join('<br>')}</td></tr>`;
+  });
+  return `<table><caption>Eight tries of the trained model</caption><thead><tr><th>problem</th><th>calls and results</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+};
+
+const turnTable = (): string => {
+  const [, group] = UPDATED.groups;
+  const rows = turnAdvantages(group, outcomeTurns(group)).map(
+    ({ turns, whole }, i) =>
+      `<tr><td>${i + 1}</td><td>${turns.map(signed).join(', ')}</td><td>${signed(whole)}</td></tr>`,
+  );
+  return `<table><caption>Group B, the outcome in the last turn</caption><thead><tr><th>try</th><th>each turn, turn_loo</th><th>whole try, GRPO</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+};
+
+/** Describes a run for a screen reader. */
+export const runInWords = ({ steps }: Pick<CheatRun, 'steps'>): string => {
+  const [first, last] = [steps[0], steps.at(-1)!];
+  return `From step ${first[0]} to ${last[0]} the reward goes from ${short(first[1])} to ${short(last[1])}, and the share of right tries from ${short(first[2])} to ${short(last[2])}.`;
+};
+
+/** Pictures by the number of their figure. */
+export const STILLS: Readonly<Record<string, string>> = {
+  '4.1': sharesTable(),
+  '4.2': toolTable(),
+  '4.3': cheatPlot(form, undefined, runInWords(form)),
+  '4.4': turnTable(),
+};

@@ -1,0 +1,140 @@
+/** Figure 7.2: the mended config, trained in this tab over the faulty run's curve. */
+
+import { signal, useSignal } from '@preact/signals';
+import { describe } from '../../../src/errors.ts';
+import { duration, short } from '../../../src/ui/format.ts';
+import { move, movedTo } from '../kit/address.ts';
+import { Figure, Select } from '../kit/figure.tsx';
+import { runPlot } from '../kit/plot.ts';
+import { isPredicted } from '../kit/predict.tsx';
+import { keep, progress } from '../kit/progress.ts';
+import { TRUTHS } from './causes.ts';
+import { idOf, shownRun } from './figure.tsx';
+import { late, RECORDED, STEPS } from './runs.ts';
+
+/** Seconds of 30 steps and of opening the model on two CPU cores without other work: an estimate, half of what 30 steps of 16 problems take. */
+const QUIET_S = 45;
+
+const SIZE = ['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4'];
+
+/** Share of right tries of the steps that were trained in this tab, and of which run and setting they are. */
+const live = signal<{ run: number; setting: string; curve: number[] } | undefined>(undefined);
+
+const right = 'critic/acc/mean';
+
+export function RepairFigure() {
+  const run = shownRun();
+  const { repair } = TRUTHS[run];
+  const value = repair.values.find((one) => one === movedTo('mend')) ?? repair.values[0];
+  const setting = `${repair.key}=${value}`;
+  const own = live.value?.run === run ? live.value : undefined;
+  const faulty = RECORDED.runs[run].curves[right];
+  const sound = RECORDED.runs[0].curves[right];
+  const isOpen = isPredicted(idOf(run));
+  const last = own?.curve.at(-1);
+  const says = !isOpen
+    ? `Predict first what is wrong with run ${run}.`
+    : own
+      ? `Trained in this tab with ${own.setting}: ${short(last ?? 0)} of the tries are right at step ${own.curve.length}. In run ${run} it was ${short(faulty[Math.min(own.curve.length, faulty.length - 1)] ?? 0)}.`
+      : `In the last steps ${short(late({ curves: RECORDED.runs[run].curves }, right) ?? 0)} of the tries are right in run ${run}, and ${short(late({ curves: RECORDED.runs[0].curves }, right) ?? 0)} in a sound run.`;
+  const shown = own ? [null, ...own.curve] : sound;
+  return (
+    <Figure
+      number="7.2"
+      title={`Repair run ${run}`}
+      says={says}
+      source="Pale: the recorded run. Without a trained curve the other one is run 0, which is sound and has seed 4."
+    >
+      {isOpen && (
+        <>
+          <p>{repair.about}</p>
+          <div class="controls">
+            <Select
+              control="mend"
+              label={repair.key}
+              initial={repair.values[0]}
+              options={repair.values.map((one) => ({ value: one, name: one }))}
+            />
+          </div>
+          <div
+            class="svg"
+            dangerouslySetInnerHTML={{
+              __html: runPlot(shown, `Share of right tries. ${says}`, {
+                last: STEPS,
+                most: 1,
+                behind: run === 0 && !own ? [] : [faulty],
+              }),
+            }}
+          />
+          <Train run={run} setting={setting} />
+        </>
+      )}
+    </Figure>
+  );
+}
+
+function Train({ run, setting }: { run: number; setting: string }) {
+  const ending = useSignal<AbortController | undefined>(undefined);
+  const said = useSignal('');
+  const before = progress.value.seconds['repair'];
+  const train = async () => {
+    const stop = new AbortController();
+    ending.value = stop;
+    said.value = 'Opening the model...';
+    live.value = undefined;
+    const started = performance.now();
+    const curve: number[] = [];
+    try {
+      const { trainHere } = await import('../kit/live.ts');
+      await trainHere(STEPS, [...SIZE, setting], {
+        signal: stop.signal,
+        onStep: (metrics) => {
+          curve.push(metrics[right]);
+          live.value = { run, setting, curve: [...curve] };
+          said.value = `Step ${curve.length} of ${STEPS}.`;
+        },
+      });
+      const seconds = (performance.now() - started) / 1000;
+      if (stop.signal.aborted) return;
+      keep('seconds', 'repair', seconds);
+      said.value = `Trained in ${duration(seconds)}.`;
+    } catch (error) {
+      if (!stop.signal.aborted) said.value = `${describe(error)} The recorded curves stay.`;
+    } finally {
+      if (ending.peek() === stop) ending.value = undefined;
+    }
+  };
+  const end = () => {
+    ending.value?.abort();
+    ending.value = undefined;
+    said.value = `${said.value} Stopped.`;
+  };
+  return (
+    <div class="buttons">
+      {ending.value ? (
+        <button type="button" onClick={end}>
+          Stop
+        </button>
+      ) : (
+        <button type="button" onClick={() => void train()}>
+          Repair it here (
+          {before === undefined ? `about ${QUIET_S} s on two CPU cores` : `last time ${duration(before)}`})
+        </button>
+      )}
+      {live.value?.run === run && !ending.value && (
+        <button
+          type="button"
+          onClick={() => {
+            live.value = undefined;
+            move({ mend: undefined });
+          }}
+        >
+          Show the recorded runs
+        </button>
+      )}
+      <span role="status" class="note">
+        {said.value}
+      </span>
+    </div>
+  );
+}

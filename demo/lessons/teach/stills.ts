@@ -1,0 +1,51 @@
+/** Curves of the instructor's page, from the recorded data of the lessons. */
+
+import { short } from '../../../src/ui/format.ts';
+import { RECORDED as STEP_1 } from '../1-groups/stills.ts';
+import { early, late, RECORDED, STEPS } from '../7-faults/runs.ts';
+import { runPlot } from '../kit/plot.ts';
+
+const right = 'critic/acc/mean';
+const { steps } = STEP_1.run;
+const rewards = [null, ...steps.map(([, reward]) => reward)];
+const silent = [null, ...steps.map(([, , share]) => share)];
+const [first, last] = [steps[0], steps.at(-1)!];
+
+const one = (title: string, plot: string) => `<div><p>${title}</p>${plot}</div>`;
+
+const ends = (run: number) =>
+  [early(RECORDED.runs[run], right), late(RECORDED.runs[run], right)].map((value) => short(value ?? 0)).join(' to ');
+
+/** Pictures by the number of their figure. */
+export const STILLS: Readonly<Record<string, string>> = {
+  '0.1': `<div class="six">${[
+    one(
+      `reward, ${short(first[1])} to ${short(last[1])}`,
+      runPlot(rewards, `Reward of the default recipe: step 1 ${short(first[1])}, step ${last[0]} ${short(last[1])}`, {
+        most: 1,
+      }),
+    ),
+    one(
+      `share of silent groups, ${short(first[2])} to ${short(last[2])}`,
+      runPlot(
+        silent,
+        `Silent groups of the default recipe: step 1 ${short(first[2])}, step ${last[0]} ${short(last[2])}`,
+        { most: 1 },
+      ),
+    ),
+  ].join('')}</div><p class="source">${STEP_1.run.command}, commit ${STEP_1.run.commit}, one seed.</p>`,
+  '0.2': `<div class="six">${RECORDED.runs
+    .map(({ curves }, run) =>
+      one(
+        `run ${run}: ${ends(run)}`,
+        runPlot(curves[right], `Share of right tries of run ${run}: ${ends(run)}`, {
+          most: 1,
+          last: STEPS,
+          behind: run === 0 ? [] : [RECORDED.runs[0].curves[right]],
+        }),
+      ),
+    )
+    .join(
+      '',
+    )}</div><p class="source">${RECORDED.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}; means of the first and the last five of ${STEPS} steps. Pale: run 0.</p>`,
+};

@@ -1,0 +1,53 @@
+/** A replaced reward, and what the visitor expected of it: measured by evaluations of few problems while it is on. */
+
+import { computed, signal } from '@preact/signals';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { passAt1 } from '../../src/report/metricOf.ts';
+import { quickOf } from './measured.ts';
+import { history } from './page.ts';
+import { asked, record } from './rules.ts';
+
+export type Guess = 'up' | 'same' | 'down';
+
+/** The newest guess; undefined = none since another run was shown. */
+export const bet = signal<{ name: string; guess: Guess } | undefined>(undefined);
+
+/** First step with the reward in force; undefined if no step had it yet, or the reward is the task's own. */
+export const rewardSince = computed(() => {
+  const rule = asked.value.reward;
+  const change = record.value.findLast((of) => 'rule' in of && of.rule === 'reward');
+  return rule && change && 'name' in change && change.name === rule.name ? change.step : undefined;
+});
+
+/** A difference that counts as none, for 32 problems. */
+const SAME = 0.05;
+
+interface Measured {
+  step: number;
+  value: number;
+}
+
+/** Returns evaluations of any number of problems, oldest first. */
+const evaluations = (lines: readonly Metrics[]): Measured[] =>
+  lines.flatMap((line) => {
+    const value = passAt1(line) ?? quickOf(line)?.value;
+    return value === undefined ? [] : [{ step: line['training/global_step'], value }];
+  });
+
+/** Share solved before the first step with the reward, and at the newest evaluation since; undefined if one is missing. */
+export const fall = computed((): { from: Measured; to: Measured } | undefined => {
+  const since = rewardSince.value;
+  if (since === undefined) return undefined;
+  const all = evaluations(history.value);
+  const from = all.findLast(({ step }) => step < since);
+  const to = all.findLast(({ step }) => step >= since);
+  return from && to && { from, to };
+});
+
+/** Returns what happened as a sentence: "It fell from 0.88 to 0.05 by step 20." */
+export function fallInWords({ from, to }: NonNullable<typeof fall.value>): string {
+  const by = to.value - from.value;
+  const values = `${from.value.toFixed(2)} to ${to.value.toFixed(2)}`;
+  const moved = Math.abs(by) < SAME ? `It hardly moved: ${values}` : `It ${by > 0 ? 'rose' : 'fell'} from ${values}`;
+  return `${moved} by step ${to.step}.`;
+}

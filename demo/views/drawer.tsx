@@ -1,0 +1,69 @@
+/** The drawer at the right: its head, the button that starts a fork, and the buttons in the header that open it. */
+
+import type { ComponentChildren } from 'preact';
+import { start } from '../actions/controller.ts';
+import { closeDrawer, drawer, inDrawer } from '../state/drawer.ts';
+import { runs, titleOf } from '../state/runs.ts';
+import { form } from '../state/settings/settings.ts';
+import { stage } from '../state/stage.ts';
+import './drawer.css';
+
+/** Names what the drawer shows, and closes it. */
+export function DrawerHead() {
+  const now = stage.value;
+  if (inDrawer.value === undefined) return null;
+  return (
+    <>
+      <h2>
+        {now.name === 'forking'
+          ? `Fork of ${titleOf(now.of)} from step ${now.step}`
+          : inDrawer.value === 'runs'
+            ? 'Runs'
+            : 'Settings'}
+      </h2>
+      <button type="button" onClick={closeDrawer}>
+        {now.name === 'forking' ? 'Cancel' : 'Close'}
+      </button>
+    </>
+  );
+}
+
+/** Starts the fork with the settings above. */
+export function DrawerFoot() {
+  if (stage.value.name !== 'forking') return null;
+  return (
+    <>
+      <button type="button" class="primary" disabled={'problem' in form.checked.value} onClick={() => void start()}>
+        Start fork
+      </button>
+      <span class="note">A new run. The run it forks from is kept.</span>
+    </>
+  );
+}
+
+/** Opens the settings or the saved runs, or closes them. */
+export function DrawerButtons() {
+  const count = runs.value.length;
+  return (
+    <>
+      <Opener opens="settings">Settings</Opener>
+      <Opener opens="runs">{count > 0 ? `Runs (${count})` : 'Runs'}</Opener>
+    </>
+  );
+}
+
+function Opener({ opens, children }: { opens: 'settings' | 'runs'; children: ComponentChildren }) {
+  const isOpen = drawer.value === opens;
+  return (
+    <button
+      type="button"
+      data-opens={opens}
+      aria-expanded={isOpen}
+      aria-controls="drawer"
+      disabled={stage.value.name === 'forking'}
+      onClick={() => void (drawer.value = isOpen ? undefined : opens)}
+    >
+      {children}
+    </button>
+  );
+}

@@ -1,0 +1,109 @@
+/**
+ * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, and tries with tools of the page's
+ * recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished runs of the command below.
+ */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { gunzipSync } from 'node:zlib';
+import { runNode } from './lib/runNode.mjs';
+import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
+import { ROOT, setup } from './setup.mjs';
+
+/** @typedef {import('../src/runs/rollouts.ts').LoggedRollout} LoggedRollout */
+
+const LESSON = join(ROOT, 'demo', 'lessons', '4-tools');
+/** Rewards of cheats.js, and the steps of their runs. @type {Record<string, number>} */
+const REWARDS = { form: 30, calls: 24 };
+/** @param {string} pays */
+const settingsOf = (pays) => [
+  `task={module: demo/lessons/4-tools/cheats.js, options: {pays: ${pays}}}`,
+  ...['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4', 'data.valMaxSamples=64'],
+  ...[`trainer.totalTrainingSteps=${REWARDS[pays]}`, 'trainer.testFreq=10', 'trainer.logRollouts=16'],
+];
+/** Tries of a step that are stored. */
+const TRIES = 4;
+/** The last steps of the page's recorded run, of which one try per problem is stored. */
+const [TOOL_STEP, TOOL_TRIES] = [73, 8];
+
+/** @param {string} folder */
+async function train(folder) {
+  for (const pays of Object.keys(REWARDS)) {
+    const args = ['train', 'configs/gsm8k-tool.yaml', `name=${pays}`, ...settingsOf(pays)];
+    const code = await runNode(join(ROOT, 'scripts', 'webgrpo.mjs'), [...args, `trainer.defaultLocalDir=${folder}`], {
+      cwd: ROOT,
+    });
+    if (code !== 0) throw new SetupError(`The run on ${pays} did not finish. Its messages are above.`);
+  }
+}
+
+/** @param {string} file */
+const linesOf = (file) =>
+  readFileSync(file, 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+
+const rounded = (/** @type {number} */ value) => Number(value.toFixed(4));
+
+/** @param {string} folder @param {string} pays */
+function runOf(folder, pays) {
+  const lines = linesOf(join(folder, pays, 'metrics.jsonl')).filter(
+    (line) => line['training/global_step'] <= REWARDS[pays],
+  );
+  const steps = lines
+    .filter((line) => 'critic/acc/mean' in line)
+    .map((line) => [line['training/global_step'], rounded(line['critic/score/mean']), line['critic/acc/mean']]);
+  const heldOut = lines.flatMap((line) => {
+    const name = Object.keys(line).find((key) => key.endsWith('acc/mean@1'));
+    return name ? [[line['training/global_step'], line[name]]] : [];
+  });
+  const shown = [1, 2, 3, 5, 8, 10, 12, 15, 20, 24, 30].filter((step) => step <= REWARDS[pays]);
+  const rollouts = readdirSync(join(folder, pays, 'rollouts'));
+  /** @type {LoggedRollout[]} */
+  const tries = shown
+    .filter((step) => rollouts.includes(`step-${step}.jsonl`))
+    .flatMap((step) => linesOf(join(folder, pays, 'rollouts', `step-${step}.jsonl`)).slice(0, TRIES));
+  const [task, ...settings] = settingsOf(pays);
+  const command = `webgrpo train configs/gsm8k-tool.yaml "${task}" ${settings.join(' ')}`;
+  return { pays, command, steps, heldOut, tries };
+}
+
+/** Returns one try with a call for each of some problems near the end of the page's recorded run. */
+function toolTries() {
+  const packed = readFileSync(join(ROOT, 'demo', 'recorded', 'gsm8k-tool.bin'));
+  /** @type {{ command: string, commit: string, tries: LoggedRollout[] }} */
+  const { command, commit, tries } = JSON.parse(gunzipSync(packed).toString());
+  const late = tries.filter(({ step, numToolCalls }) => step >= TOOL_STEP && numToolCalls > 0);
+  const first = late.filter(({ problem }, i) => late.findIndex((one) => one.problem === problem) === i);
+  return { command, commit, tries: first.slice(0, TOOL_TRIES) };
+}
+
+try {
+  const { values } = parseArgs({ options: { from: { type: 'string' }, adapter: { type: 'string' } } });
+  setup({ dev: false, adapter: true });
+  const folder = values.from ?? mkdtempSync(join(tmpdir(), 'webgrpo-cheats-'));
+  if (!values.from) await train(folder);
+  const made = Object.keys(REWARDS).filter((pays) => existsSync(join(folder, pays, 'metrics.jsonl')));
+  const runs = made.map((pays) => runOf(folder, pays));
+  const head = {
+    commit: execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim(),
+    adapter: values.adapter ?? 'SwiftShader',
+    date: statSync(join(folder, made[0], 'metrics.jsonl'))
+      .mtime.toISOString()
+      .slice(0, 10),
+    tools: toolTries(),
+  };
+  const file = join(LESSON, 'recorded.json');
+  writeFileSync(
+    file,
+    `${JSON.stringify(head).slice(0, -1)},\n"runs":[\n${runs.map((run) => JSON.stringify(run)).join(',\n')}\n]}\n`,
+  );
+  say(`${file}: ${runs.map(({ pays, steps }) => `${pays}, ${steps.length} steps`).join('; ')}`);
+  if (!values.from) rmSync(folder, { recursive: true });
+} catch (error) {
+  exitOnSetupError(error);
+}

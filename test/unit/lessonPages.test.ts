@@ -1,0 +1,82 @@
+/** Tests the pages around the lessons: contents, questions, schedule and class board. */
+
+import { readdirSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { bandOf, curveOf, inWords, MOST, readLinks } from '../../demo/lessons/board/board.ts';
+import { boardPlot, runPlot } from '../../demo/lessons/kit/plot.ts';
+import { QUESTIONS } from '../../demo/lessons/questions.ts';
+import { encodeResult } from '../../demo/state/address/share.ts';
+import { lessonPages, lessons, lessonStills } from '../../scripts/lib/lessons.mjs';
+
+const link = async (seed: number) => {
+  const history = [1, 2].map((step) => ({ 'training/global_step': step, 'critic/score/mean': seed * step }));
+  const result = { history, adapter: '', seconds: 1, trainedTokens: 1, changes: [] };
+  return `https://example.org/?seed=${seed}#r=${await encodeResult(result)}`;
+};
+
+test('the board reads links out of any text, once each, and names what it leaves out', async () => {
+  const [one, two] = [await link(1), await link(2)];
+  const { results, problems } = await readLinks(`Ann: ${one}, Ben:\n${two} and again ${one} #r=AAAA`);
+  expect(results.map(({ name }) => name)).toEqual(['seed 1', 'seed 2']);
+  expect(problems).toEqual([expect.stringMatching(/^result 3: The result in this link is damaged/)]);
+  expect((await readLinks('hello')).problems).toEqual([expect.stringMatching(/^No result was found/)]);
+  expect(await readLinks('')).toEqual({ results: [], problems: [] });
+});
+
+test('the board shows at most 40 results', async () => {
+  const links = await Promise.all(Array.from({ length: MOST + 2 }, (_, seed) => link(seed)));
+  const { results, problems } = await readLinks(links.join('\n'));
+  expect(results).toHaveLength(MOST);
+  expect(problems).toEqual(['42 links were pasted. The board shows the first 40.']);
+});
+
+test('mean and band are over the curves that have a value at a step', async () => {
+  const { results } = await readLinks(`${await link(1)} ${await link(3)}`);
+  const curves = results.map((result) => curveOf(result, 'critic/score/mean', 2));
+  expect(curves[0][0]).toBeNull();
+  const band = bandOf([...curves, [0.5, null, null]]);
+  expect(band[0]).toEqual({ mean: 0.5, low: 0.5, high: 0.5 });
+  expect(band[1].mean).toBeCloseTo(2, 3);
+  expect(band[1].high).toBeCloseTo(2 + Math.SQRT2, 3);
+  expect(inWords(curves, 'reward')).toBe('2 results: the last reward is from 2.00 to 6.00, with a mean of 4.00.');
+  expect(inWords([], 'reward')).toBe('Paste links to see their curves.');
+  expect(boardPlot(curves, band, 'two')).not.toMatch(/NaN|Infinity/);
+});
+
+test.each([[[]], [[null]], [[null, 0, 0]], [[null, 1e-9, null, -3]]])('a chart of %j has numbers only', (curve) => {
+  expect(runPlot(curve, 'a curve', { step: 1, behind: [[null, 2]] })).not.toMatch(/NaN|Infinity|undefined/);
+});
+
+test('six questions have three options each, one of them right, and a lesson', () => {
+  expect(QUESTIONS).toHaveLength(6);
+  for (const { options, right, lesson } of QUESTIONS) {
+    expect(new Set(options).size).toBe(3);
+    expect(options[right]).toBeDefined();
+    expect(lesson).toBeGreaterThanOrEqual(1);
+    expect(lesson).toBeLessThanOrEqual(7);
+  }
+  expect(new Set(QUESTIONS.map(({ right }) => right)).size).toBe(3);
+});
+
+const transformed = async (html: string): Promise<string> => {
+  const { transformIndexHtml } = lessonStills() as unknown as {
+    transformIndexHtml: { handler: (html: string, context: { filename: string }) => Promise<string> };
+  };
+  return transformIndexHtml.handler(html, { filename: 'demo/lessons/index.html' });
+};
+
+test('contents and schedule name the lessons of the folder, and no other', async () => {
+  const folders = readdirSync('demo/lessons').filter((name) => /^\d-/.test(name) && name in lessonPages());
+  expect(lessons().map(({ folder }) => folder)).toEqual(folders.toSorted());
+  const list = await transformed('<!-- lessons -->');
+  for (const { folder, title } of lessons()) expect(list).toContain(`<a href="./${folder}/index.html">${title}</a>`);
+  const table = await transformed(
+    '<!-- schedule\n8 | | Start\n20 | 1 | Lesson one\n30 | 9 | Lesson nine\n70 | 1 7 | Both\n5 | | End\n-->',
+  );
+  expect([...table.matchAll(/<tr><td>(.*?)<\/tr>/g)].map(([, row]) => row.replaceAll(/<[^>]*>/g, ' '))).toEqual([
+    '0:00  8 min  Start ',
+    '0:08  20 min  Lesson one ',
+    '0:28  70 min  Both ',
+    '1:38  5 min  End ',
+  ]);
+});
