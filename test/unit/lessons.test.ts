@@ -231,7 +231,7 @@ test('every token of a recorded try has an author, and the shares of the pull ad
 
 test('the longer run of lesson 4 has the numbers of docs/lab/page.md', () => {
   const page = readFileSync('docs/lab/page.md', 'utf8');
-  expect(page).toContain(`| pay for tool calls | 0.14, 1.00 | ${tools.LONG_CALLS.join(', ')} |`);
+  expect(page).toContain(`| reward tool calls | 0.14, 1.00 | ${tools.LONG_CALLS.join(', ')} |`);
 });
 
 test('turns with the outcome at the end have the advantages of leave-one-out', () => {
