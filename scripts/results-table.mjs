@@ -71,8 +71,11 @@ function print([head, ...rows]) {
 print([head, ...folders.map(row)]);
 if (process.argv.includes('--curve')) {
   const runs = folders.map((folder) => metricsOf(folder).filter((m) => m['critic/score/mean'] !== undefined));
-  const mean = (/** @type {number} */ i, /** @type {(m: Metrics) => number} */ of) =>
-    show(runs.reduce((sum, lines) => sum + of(lines[i]), 0) / runs.length);
+  // A step that updated nothing has no entropy.
+  const mean = (/** @type {number} */ i, /** @type {(m: Metrics) => number | undefined} */ of) => {
+    const known = runs.map((lines) => of(lines[i])).filter((value) => value !== undefined);
+    return show(known.reduce((sum, value) => sum + value, 0) / known.length);
+  };
   const steps = Math.min(...runs.map(({ length }) => length));
   process.stdout.write('\n');
   print([

@@ -45,7 +45,7 @@ test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', as
   await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
 
   await third.getByText('Write a reward and train on it').press('Enter');
-  await third.getByRole('button', { name: 'pay for length' }).press('Enter');
+  await third.getByRole('button', { name: 'reward length' }).press('Enter');
   await third.getByRole('button', { name: /^Train 30 steps here/ }).press('Enter');
   await expect(third.getByText(/^Step \d+ of 30/)).toBeVisible();
   await expect(third.locator('.source')).toContainText('Trained in this tab');

@@ -213,7 +213,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
     [{ ...script, body: 'import "./gone.js";' }, notLoaded],
   ] as const) {
     await page.route(/engine\.worker/, (route) => route.fulfill(answer));
-    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByRole('button', { name: /^(Start|New run)$/ }).click();
     await expectState(page, 'failed');
     await expect(page.locator('.notice.error')).toContainText(said);
   }

@@ -14,9 +14,9 @@ import { type CheatRun, RECORDED, runInWords } from './stills.ts';
 
 /** Names of the recorded rewards, and the preset of the page that is the same reward. */
 const NAMES: Readonly<Record<string, string>> = {
-  calls: 'pay for tool calls',
-  length: 'pay for length',
-  form: 'pay for guessing',
+  calls: 'reward tool calls',
+  length: 'reward length',
+  form: 'reward guessing',
 };
 
 /** Steps of a live run. */
