@@ -22,7 +22,14 @@ const named = readFileSync(PAGE, 'utf8')
   });
 
 /** Folders whose strings can be names of metrics, because they write to metrics.jsonl. */
-const WRITERS = ['src/grpo', 'src/runs', 'src/extensions/client', 'src/extensions/learner', 'src/extensions/rooms'];
+const WRITERS = [
+  'src/grpo',
+  'src/runs',
+  'src/extensions/client',
+  'src/extensions/learner',
+  'src/extensions/rooms',
+  'demo/training',
+];
 const spaces = new Set(named.filter((name) => name.includes('/')).map((name) => name.split('/')[0]));
 
 /** Returns the names in the code, with each `${...}` as `*`. */
