@@ -21,6 +21,7 @@ test('typed text is kept even if effects run late, and the page responds to it',
     const { setTimeout } = window;
     const late = 250;
     window.requestAnimationFrame = (then) => Number(setTimeout(() => then(performance.now()), late));
+    window.cancelAnimationFrame = (id) => clearTimeout(id); // the real one would cancel a frame of Playwright's with this number
     const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35 ms is Preact's own delay
     window.setTimeout = withLateEffects as typeof window.setTimeout;
   });
