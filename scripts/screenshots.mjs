@@ -124,7 +124,9 @@ const STATES = {
     steps: 6,
     act: async (page) => {
       await page.locator('.step-menu summary').click();
-      return press(page, /^Fork from/);
+      const missing = await press(page, /^Fork from/);
+      await page.locator('body[data-stage="forking"]').waitFor({ timeout: LIMIT_MS }); // the run ends after its step
+      return missing;
     },
   },
   broken: { query: QUICK, steps: 4, act: (page) => press(page, /^reward guessing/) },
