@@ -74,8 +74,9 @@ function schedule(rows) {
 const escaped = (/** @type {string} */ text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 
 /**
- * Vite plugin: replaces `<!-- still 1.2 -->` in a lesson by the picture that its stills.ts draws from recorded data, `<!-- file x.js -->` by
- * the text of that file, `<!-- lessons -->` by the list of lessons, and `<!-- schedule ... -->` by a table of the lessons that exist.
+ * Vite plugin: gives a lesson the icon of the main page. Replaces `<!-- still 1.2 -->` by the picture that the lesson's stills.ts draws from
+ * recorded data, `<!-- file x.js -->` by the text of that file, `<!-- lessons -->` by the list of lessons, and `<!-- schedule ... -->` by a
+ * table of the lessons that exist.
  * @returns {import('vite').Plugin}
  */
 export function lessonStills() {
@@ -85,7 +86,10 @@ export function lessonStills() {
       order: 'pre',
       async handler(html, { filename }) {
         const folder = dirname(filename);
+        if (html.includes('rel="icon"')) return html; // the main page
+        const [icon] = /<link\s+rel="icon"[^>]*>/.exec(readFileSync(join(LESSONS, '..', 'index.html'), 'utf8')) ?? [''];
         const listed = html
+          .replace('</head>', `${icon}</head>`)
           .replace('<!-- lessons -->', lessonList)
           .replace(/<!-- schedule\n([^]*?)-->/g, (_, rows) => schedule(rows));
         if (!listed.includes('<!-- still ')) return listed;

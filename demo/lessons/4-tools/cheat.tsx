@@ -2,7 +2,7 @@
 
 import { signal, useSignal } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
-import { PRESETS } from '../../views/rules/presets.ts';
+import { CHEATS, type Preset, PRESETS } from '../../views/rules/presets.ts';
 import { Conversation } from '../../views/tries/conversation.tsx';
 import { embedded, isHidden, move, movedTo, numberOf } from '../kit/address.ts';
 import { CodeField } from '../kit/exercise.tsx';
@@ -12,12 +12,9 @@ import { isPredicted } from '../kit/predict.tsx';
 import { cheatPlot } from './plots.ts';
 import { type CheatRun, RECORDED, runInWords } from './stills.ts';
 
-/** Names of the recorded rewards, and the preset of the page that is the same reward. */
-const NAMES: Readonly<Record<string, string>> = {
-  calls: 'reward tool calls',
-  length: 'reward length',
-  form: 'reward guessing',
-};
+/** The page's presets with the recorded rewards, by the names that the recording has. */
+const [calls, length, form] = CHEATS;
+const REWARDS: Readonly<Record<string, Preset>> = { calls, length, form };
 
 /** Steps of a live run. */
 const STEPS = 30;
@@ -65,7 +62,7 @@ export function CheatFigure() {
             label="Reward"
             initial={RECORDED.runs[0].pays}
             resets={['step']}
-            options={RECORDED.runs.map((one) => ({ value: one.pays, name: NAMES[one.pays] }))}
+            options={RECORDED.runs.map((one) => ({ value: one.pays, name: REWARDS[one.pays].name }))}
           />
         </div>
       )}
@@ -103,7 +100,7 @@ export function CheatFigure() {
 }
 
 function OwnReward() {
-  const code = useSignal(movedTo('code') ?? PRESETS.reward.find(({ name }) => name === NAMES['calls'])!.code);
+  const code = useSignal(movedTo('code') ?? calls.code);
   const train = async (stop: AbortSignal, say: (text: string) => void): Promise<string> => {
     move({ code: code.peek().length <= 4000 ? code.peek() : undefined, step: undefined });
     const { trainOn } = await import('./live.ts');
