@@ -139,6 +139,9 @@ test('the main path works by keyboard alone, and the focus does not jump', async
 test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
+  // Nothing moves a word from under the pointer any more, and the page's timers wait for runFor.
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
+  await page.clock.pauseAt(Date.now() + 60_000);
   const word = page.getByRole('button', { name: 'Entropy' });
   const meaning = page.getByRole('tooltip').filter({ hasText: 'How uncertain the model is' });
   await expect(word).toHaveAccessibleDescription(/^How uncertain the model is/);
@@ -148,6 +151,7 @@ test('a term shows its explanation on hover and focus, and Escape closes it', as
   await page.clock.runFor(1000);
   await expect(meaning, 'the pointer may go onto it').toBeVisible();
   await page.mouse.move(2, 2);
+  await page.clock.runFor(1000);
   await expect(meaning).toBeHidden();
   await word.focus();
   await expect(meaning).toBeVisible();

@@ -56,14 +56,16 @@ function busyTimes(events: TraceEvent[]): Omit<BusyTimes, 'longtasks'> {
     events.filter((e) => e.name === 'thread_name' && e.args?.name === 'CrRendererMain').map(thread),
   );
   const all = events.filter((event) => event.name === 'RunTask' && mains.has(thread(event)));
-  // A task that was running when the trace started or ended has no duration. A trace without processor times would prove nothing.
-  const tasks = all.filter(({ tdur }) => tdur !== undefined);
-  if (tasks.length < 0.99 * all.length)
-    throw new Error(`${all.length - tasks.length} of ${all.length} tasks have no time.`);
+  // Chromium omits a processor time of 0, which is what its clock reads for a task of microseconds. A trace without the times of longer
+  // tasks would prove nothing. A task that was running when the trace started or ended has no duration at all.
+  const long = all.filter(({ dur = 0 }) => dur >= 1000);
+  const untimed = long.filter(({ tdur }) => tdur === undefined).length;
+  if (untimed > 0.01 * long.length)
+    throw new Error(`${untimed} of ${long.length} tasks of at least 1 ms have no processor time.`);
   const longest = (of: (event: TraceEvent) => number) =>
-    tasks.reduce((max, event) => Math.max(max, of(event)), 0) / 1000;
+    all.reduce((max, event) => Math.max(max, of(event)), 0) / 1000;
   return {
-    tasks: tasks.length,
+    tasks: all.length,
     longestCpu: longest(({ tdur = 0 }) => tdur),
     longestWall: longest(({ dur = 0 }) => dur),
   };
