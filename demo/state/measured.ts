@@ -93,7 +93,7 @@ export function headlineOf(history: readonly Metrics[], total?: number): Headlin
   const isOne = trained.length === 1;
   return {
     numbers: isOne ? [newest.value] : [trained[0].value, newest.value],
-    caption: `Share of tries solved, step ${isOne ? '' : `${trained[0].step} and step `}${newest.step}`,
+    caption: `Share of tries solved, ${isOne ? 'step' : `steps ${trained[0].step} and`} ${newest.step}`,
     now: held,
   };
 }

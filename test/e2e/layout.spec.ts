@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
-import { address, expectPoints, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, openDrawer, test, TINY } from './demo.ts';
 
 const boxOf = async (page: Page, selector: string) => (await page.locator(selector).first().boundingBox())!;
 
@@ -137,6 +137,65 @@ for (const width of [360, 390])
     const isCut = await page.locator('#status-now').evaluate((of) => of.scrollWidth > of.clientWidth);
     expect(isCut, 'the status is cut').toBe(false);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+  });
+
+/**
+ * Returns what is cut off: text with an ellipsis, a headline or status taller than its space, elements beyond the right edge, problems below
+ * the edge of a picker that cannot scroll. Runs in the page.
+ */
+function cutOff({ mayScroll }: { mayScroll: boolean }): string[] {
+  const all = (selector: string) =>
+    [...document.querySelectorAll<HTMLElement>(selector)].filter((one) => one.checkVisibility());
+  const parts = ['.top', '.tries-panel', '#headline', '#break', '.chart', '#timeline', '#drawer-head'];
+  const short = all(parts.map((part) => `${part} *`).join()).filter(
+    (one) => getComputedStyle(one).textOverflow === 'ellipsis' && one.scrollWidth > one.clientWidth,
+  );
+  const tall = all('.headline, .status').filter((one) => one.scrollHeight > one.clientHeight + 1);
+  const wide = all('.top, .top *, .headline *, .break-it *').filter(
+    (one) => one.getBoundingClientRect().right > innerWidth + 0.5,
+  );
+  const picker = all('.groups').at(0);
+  const bottom = picker?.getBoundingClientRect().bottom ?? 0;
+  const scrolls = mayScroll && picker && ['auto', 'scroll'].includes(getComputedStyle(picker).overflowY);
+  const below = scrolls ? [] : all('.group').filter((one) => one.getBoundingClientRect().bottom > bottom);
+  return [...short, ...tall, ...wide, ...below].map((one) => `${one.id || one.className}: ${one.innerText}`);
+}
+
+for (const [width, height] of [
+  [1440, 900],
+  [1280, 720],
+  [390, 844],
+])
+  test(`nothing is cut at ${width} x ${height}: idle, running, pausing, done, with the drawer open`, async ({
+    page,
+    engine,
+  }) => {
+    await page.setViewportSize({ width, height });
+    const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
+    await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'data.valMaxSamples': 256 }));
+    const expectWhole = async (state: string) =>
+      expect(await page.evaluate(cutOff, { mayScroll: width < 640 }), `cut, ${state}`).toEqual([]);
+    await expect(page.locator('#rollouts .try').first()).toBeVisible();
+    await expectWhole('idle');
+    engine.upTo(0);
+    await page.getByRole('button', { name: 'Start' }).click();
+    await engine.endStep(1);
+    await expect(page.locator('#status-now')).toHaveText(/^Evaluating the untrained model, \d+ of 256$/);
+    await expectWhole('running, the longest status');
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await expect(page.locator('#status-now')).toContainText('then pauses');
+    await expectWhole('pausing');
+    engine.open();
+    await expectState(page, 'paused');
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await expectState(page, 'done');
+    await expect(page.locator('#result canvas')).toBeVisible();
+    await expectWhole('done');
+    await openDrawer(page, 'settings');
+    await expectWhole('drawer open');
+    const close = page.locator('#drawer-head').getByRole('button', { name: 'Close' });
+    await expect(close).toBeInViewport({ ratio: 1 });
+    await close.click({ trial: true }); // nothing covers it
   });
 
 test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
