@@ -5,6 +5,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
+import { plural } from '../../src/ui/format.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
@@ -124,7 +125,8 @@ export async function showRun(saved: SavedRun): Promise<void> {
   release?.();
   if (stage.value !== here) return;
   if (!release) return offerLater(here, saved);
-  if (saved.record.finished) offerRun(here, saved, `${titleOf(saved)} is finished: ${stepsDone.value} steps.`);
+  if (saved.record.finished)
+    offerRun(here, saved, `${titleOf(saved)} is finished: ${plural(stepsDone.value, 'step')}.`);
   else {
     const text = `${titleOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
     offerRun(here, saved, text, 'Resume');
@@ -222,7 +224,7 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   try {
     const { step, stopped } = await started.train();
     finished = !stopped;
-    inform(stopped ? `Stopped after step ${step}.` : `Finished: ${step} steps.`);
+    inform(stopped ? `Stopped after ${plural(step, 'step')}.` : `Finished after ${plural(step, 'step')}.`);
   } finally {
     progress({ run: undefined });
     await started.end(finished);

@@ -10,7 +10,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await expectState(page, 'no-gpu');
   await expect(page.locator('.notice.error')).toContainText('This browser cannot train. Training needs WebGPU');
   const recorded = page.getByRole('region', { name: 'Recorded run' });
-  await expect(recorded).toContainText('Recorded run. The curves and tries below were computed on');
+  await expect(recorded).toContainText('Recorded run. Trained on');
   await expect.poll(() => points(page, 'reward')).toBeGreaterThan(2);
   await expect(page.locator('.try').first()).toBeVisible();
   await recorded.getByRole('button', { name: 'Pause' }).click();

@@ -24,10 +24,10 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
   const of = { name: preset?.name ?? `custom ${kind}`, code };
   const stands = standing.value[kind];
   const busy = stands?.state === 'checking';
-  return (
-    <>
+  const text = (
+    <div class="stack">
       <div class="row">
-        <label for={`rules-preset-${kind}`}>Template</label>
+        <label for={`rules-preset-${kind}`}>Preset</label>
         <select
           id={`rules-preset-${kind}`}
           value={preset?.name ?? ''}
@@ -50,7 +50,7 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
           Apply
         </button>
         <button type="button" disabled={busy} onClick={() => void tryRule(kind, of)}>
-          Try
+          Test
         </button>
         {asked.value[kind] && (
           <button type="button" disabled={busy} onClick={() => void applyOwn(kind)}>
@@ -61,7 +61,13 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
           {stands?.text}
         </p>
       </div>
-      {kind === 'reward' && <Trial />}
-    </>
+    </div>
+  );
+  if (kind !== 'reward') return text;
+  return (
+    <div class="beside">
+      {text}
+      <Trial />
+    </div>
   );
 }
