@@ -83,7 +83,7 @@ export function headlineOf(history: readonly Metrics[], total?: number): Headlin
       caption: `Share solved, held-out problems, step ${after.step}${total === undefined ? '' : ` of ${total}`}`,
       now: newest ? `Tries of step ${newest.step}: ${newest.value.toFixed(2)} solved` : '',
     };
-  const held = before === undefined ? '' : `Held-out problems before training: ${before.toFixed(2)}`;
+  const held = before === undefined ? '' : `Held-out, before training: ${before.toFixed(2)}`;
   if (!newest)
     return {
       numbers: before === undefined ? [] : [before],

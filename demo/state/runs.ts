@@ -77,8 +77,16 @@ export const marks = computed((): Mark[] => {
   ];
 });
 
-/** Reads the saved runs again. */
-export const readRuns = async () => void (runs.value = (await (await savedRuns())?.all()) ?? []);
+/** Reads the saved runs again, and notes for the first paint of the next visit whether there are some. */
+export async function readRuns(): Promise<void> {
+  runs.value = (await (await savedRuns())?.all()) ?? [];
+  try {
+    if (runs.value.length > 0) localStorage.setItem('webgrpo-has-runs', '1');
+    else localStorage.removeItem('webgrpo-has-runs');
+  } catch {
+    // A window without storage has no saved runs either.
+  }
+}
 effect(() => {
   // During a run, only new checkpoints matter here.
   void changes.value;

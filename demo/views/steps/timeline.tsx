@@ -10,7 +10,7 @@ import { history } from '../../state/page.ts';
 import { quickOf } from '../../state/measured.ts';
 import { changes } from '../../state/rules.ts';
 import { along, type Replay, replay, shown } from '../../state/runs.ts';
-import { active, isRecorded } from '../../state/stage.ts';
+import { active, isRecorded, stage } from '../../state/stage.ts';
 import { olderStep } from '../../state/tries/shown.ts';
 import type { SavedRun } from '../../storage/savedRuns.ts';
 import './timeline.css';
@@ -22,8 +22,8 @@ const KINDS = Object.keys(MARKS) as (keyof typeof MARKS)[];
 /** The line of the steps of a run. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
-  // The recorded run has its own slider. During the first step, the line takes its space.
-  if ((steps.length === 0 && !active.value) || isRecorded.value) return null;
+  // The recorded run has its own slider. Before the first step, the line takes its space.
+  if (['idle', 'asking'].includes(stage.value.name) || isRecorded.value) return null;
   const [first = 0, last = 0] = [steps[0], steps.at(-1)];
   const step = Math.max(first, olderStep.value ?? last);
   const place = (at: number) => (last === first ? 1 : (at - first) / (last - first));
