@@ -42,8 +42,12 @@ test('typed text is kept even if effects run late, and the page responds to it',
 
   const preset = page.getByLabel('Preset');
   await expect(preset).toHaveValue('');
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
   await preset.selectOption('reward length');
   await expect.poll(text).toContain('return tokens / 100;');
+  await expect(page.locator('.trial caption'), 'what it would have paid').toHaveText(
+    /^Tries before training: mean reward [\d.]+ with this rule, [\d.]+ as trained$/,
+  );
   await page.getByRole('tab', { name: 'Loss' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the loss' })).toContainText('export function loss');
   await page.getByRole('tab', { name: 'Reward' }).click();

@@ -9,7 +9,11 @@ const SHOWN = 8;
 export function Trial() {
   const tried = trial.value;
   if (!tried || tried.tries.length === 0)
-    return <p class="note">Test shows here what this reward would have paid for the tries on the screen.</p>;
+    return (
+      <p class="note">
+        Choose a preset, or press Test: what the reward would have paid for the tries on the screen is shown here.
+      </p>
+    );
   const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
   const paid = tried.tries.map(({ score }) => score ?? NaN).filter((score) => !Number.isNaN(score));
   const { step } = tried.tries[0];
@@ -18,8 +22,8 @@ export function Trial() {
   return (
     <table class="trial">
       <caption>
-        Tries of step {step}: mean reward <b>{short(mean(tried.scores))}</b> with this rule,{' '}
-        <b>{paid.length > 0 ? short(mean(paid)) : 'none'}</b> as trained
+        {step === 0 ? 'Tries before training' : `Tries of step ${step}`}: mean reward <b>{short(mean(tried.scores))}</b>{' '}
+        with this rule, <b>{paid.length > 0 ? short(mean(paid)) : 'none'}</b> as trained
       </caption>
       <thead>
         <tr>
