@@ -202,7 +202,7 @@ export async function start(from?: SavedRun, given?: TrainConfig, changes?: read
   } catch (error) {
     const here = fail(error);
     const id = form.run ?? from?.id;
-    if (here && !from && stepsDone.value === 0) await forgetRun();
+    if (here && !from && stepsDone.value === 0) await forgetRun().catch(complain);
     else if (here && id !== undefined) await offerAgain(here, id, error);
   }
 }
