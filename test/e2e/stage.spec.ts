@@ -32,6 +32,8 @@ test('every transition between stages can be walked, and no other happens', asyn
     await page.reload();
     await button(page, 'Cancel').click();
     await expectStage(page, 'idle');
+    await button(page, 'Watch a recorded run').click();
+    await expectStage(page, 'looking');
     await note();
     await page.reload();
     await button(page, 'Load from hub.example and start').click();
