@@ -8,7 +8,7 @@ import { encodePrompt, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import type { Message, Problem, Task } from '../../tasks/task.ts';
-import type { TrainConfig } from '../config/types.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 
 /**
  * Returns the question as a problem of the task, without a reference answer. Its text replaces a problem's text; see
