@@ -1,6 +1,4 @@
-/**
- * The library: exports for a page or a Node program. The command line and the page import its modules directly.
- */
+/** The library: exports for a page or a Node program. The command line and the page import its modules directly. */
 
 export {
   ConfigError,

@@ -1,6 +1,4 @@
-/**
- * Chooses the adapter of a device, and returns its name and its features.
- */
+/** Chooses the adapter of a device, and returns its name and its features. */
 
 import { NoAdapterError } from '../errors.ts';
 

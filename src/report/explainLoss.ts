@@ -1,6 +1,4 @@
-/**
- * Explains why the policy loss of a step carries little information, which users of GRPO often ask.
- */
+/** Explains why the policy loss of a step carries little information, which users of GRPO often ask. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Turns a user's own question into a problem of a task, and counts its tokens.
- */
+/** Turns a user's own question into a problem of a task, and counts its tokens. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';

@@ -1,6 +1,4 @@
-/**
- * Checks before a run: generates the first group with the untrained model, and times a step on this device.
- */
+/** Checks before a run: generates the first group with the untrained model, and times a step on this device. */
 
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';

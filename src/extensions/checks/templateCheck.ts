@@ -1,6 +1,4 @@
-/**
- * Checks what a chat template does with a run's conversations, before its first step.
- */
+/** Checks what a chat template does with a run's conversations, before its first step. */
 
 import { InputError } from '../../errors.ts';
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';

@@ -125,9 +125,7 @@ export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>
   });
 }
 
-/**
- * GPG (arXiv:2504.02546): A = alpha (r - mean_group), where alpha = samples / samples with a nonzero reward.
- */
+/** GPG (arXiv:2504.02546): A = alpha (r - mean_group), where alpha = samples / samples with a nonzero reward. */
 export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
   const known = Array.from(rewards).filter((r) => !Number.isNaN(r));
   const alpha = known.length / Math.max(known.filter((r) => r !== 0).length, 1);
