@@ -8,7 +8,8 @@ const SPEEDS = [1, 2, 5, 10];
 
 /** The controls of the recorded run. */
 export function Recorded({ player }: { player: Player }) {
-  const { commit, adapter, date, command } = player.recording;
+  const { commit, adapter, date, command, tries } = player.recording;
+  const groups = new Set(tries.filter(({ step }) => step === 1).map(({ group }) => group)).size;
   const { at, playing, speed, lines } = player;
   const step = player.recording.history[Math.max(0, at.value - 1)]['training/global_step'];
   const scrub = (to: number) => {
@@ -18,7 +19,8 @@ export function Recorded({ player }: { player: Player }) {
     <section class="told" aria-label="Recorded run">
       <p>
         <b>Recorded run. </b>
-        Trained on {date} ({adapter}) from start to end; two problems of each step were kept.
+        Trained on {date} ({adapter}).{' '}
+        {groups === 1 ? 'One problem per step was kept.' : 'Two problems per step were kept.'}
       </p>
       <details class="fold">
         <summary>How it was recorded</summary>
