@@ -41,7 +41,7 @@ const LISTING_SECONDS = 60;
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
   const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
-  if (username || password) throw new InputError('HF_ENDPOINT holds a user name or a password. Leave them out.');
+  if (username || password) throw new InputError('HF_ENDPOINT contains a user name or a password. Remove it.');
   const place = /^https?:\/\//.test(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
   const token = tokenFor(place.url, origin, options.token);
   const present = new Set<string>();
@@ -130,7 +130,7 @@ interface Place {
 function urlPlace(model: string): Place {
   const { href, host, pathname, search, username, password } = addressOf(model, 'The model address');
   if (username || password) {
-    throw new InputError(`The model address at ${host} holds a user name or a password. Leave them out.`);
+    throw new InputError(`The model address at ${host} contains a user name or a password. Remove it.`);
   }
   if (search) throw new InputError(`The model address at ${host} has a query. Give the URL of a folder of files.`);
   const folder = `${host}${pathname}`.replace(/\/+$/, '').replace(/[^\w./-]/g, '_');
