@@ -645,7 +645,7 @@ describe('the config', () => {
     [
       'an evaluation between two syncs',
       { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },
-      'The nearest that works is 21',
+      'The nearest valid value is 21',
     ],
     [
       'two batch sizes',
