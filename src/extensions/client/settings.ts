@@ -54,7 +54,7 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
   ].find(([, isSet]) => isSet)?.[0];
   if (wrong)
     throw new InputError(
-      `${wrong} is set, but clients make the samples and give the rewards of this run. Leave it out.`,
+      `${wrong} is set, but in this run clients make the samples and set the rewards. Leave it out.`,
     );
 }
 

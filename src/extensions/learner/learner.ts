@@ -217,7 +217,7 @@ export class Learner {
     return this.#turns.alone(async () => {
       if (this.#accumulated > 0)
         throw new InputError(
-          'saveState: a state cannot hold the gradient that is there. Call optimStep or zeroGrad before it.',
+          'saveState: a gradient is accumulated, which a state cannot contain. Call optimStep or zeroGrad first.',
         );
       return this.#export();
     });

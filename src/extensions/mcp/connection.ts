@@ -85,7 +85,7 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
 }
 
 const END_SESSION_MS = 2000;
-/** For time limits of the SDK where another one holds. */
+/** Milliseconds for time limits of the SDK that must never apply, because another limit does. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Rejects with `message` if the signal aborts first. */

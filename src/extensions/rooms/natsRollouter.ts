@@ -320,7 +320,7 @@ export class NatsRollouter implements Rollouter {
   }
 }
 
-/** State between the start and the next `close`. */
+/** State of the rollouter from its start to `close`: the signal that ends its work, and its first failure. */
 class Life {
   readonly ending = new AbortController();
   readonly failed: Promise<never>;
