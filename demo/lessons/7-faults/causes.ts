@@ -154,7 +154,7 @@ export type CauseId = keyof typeof CAUSES;
 
 export const CAUSE_IDS = Object.keys(CAUSES) as CauseId[];
 
-/** Next checks. Each of them is about the causes that it would decide. */
+/** Next checks, each with the causes that it can confirm or exclude. */
 export const NEXT = {
   hand: {
     name: 'work out reward and advantages of one group by hand, and compare',

@@ -133,7 +133,7 @@ interface ChartProps {
   chart: Chart;
   number: number;
   step: number;
-  /** Run behind it; -1 = none. */
+  /** Number of the run whose curve is drawn behind this one; -1 = none. */
   behind: number;
   isOpen: boolean;
 }

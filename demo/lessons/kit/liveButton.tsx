@@ -13,7 +13,7 @@ interface LiveButtonProps {
   coldSeconds: number;
   /** Does the work. Resolves to a sentence about its result. */
   run: (signal: AbortSignal, say: (text: string) => void) => Promise<string>;
-  /** Past participle before "in 3 s". */
+  /** Past participle in the message about the end, before "in 3 s". */
   done: string;
   /** Shows the recorded tries again; undefined if they are shown. */
   onRecorded: (() => void) | undefined;
