@@ -262,8 +262,8 @@ const TRUSTING =
   'model to anything, unnoticed.';
 
 /**
- * Returns the config that a room trains by. On-policy becomes mode a of the fully asynchronous pipeline: no sample is stale, and groups are
- * trained in order. Throws InputError for settings that conflict with it.
+ * Returns the config that a room trains by. On-policy becomes the fully asynchronous pipeline with threshold 0: no sample is stale, and
+ * groups are trained in order. Throws InputError for settings that conflict with it.
  */
 function asynchronous(config: TrainConfig, source: string): TrainConfig {
   if (pipelineOf(config).isAsync) return config;
