@@ -118,7 +118,7 @@ const policyLoss = v.looseObject({
     why: 'kl_cov: share of tokens with the KL penalty.',
     verl: '=',
   }),
-  ppoKlCoef: number(undefined, ANY, '', { why: 'kl_cov: weight of that penalty.', verl: '=' }),
+  ppoKlCoef: number(undefined, ANY, '', { why: 'kl_cov: weight of the KL penalty on the selected tokens.', verl: '=' }),
   droBeta: number(undefined, ANY, '', { why: 'DRO: weight of the quadratic term.', verl: '=' }),
   vespoKPos: number(undefined, ANY, '', { why: 'VESPO: k for positive advantages.', trl: 'vespo_k_pos' }),
   vespoKNeg: number(undefined, ANY, '', { why: 'VESPO: k for negative advantages.', trl: 'vespo_k_neg' }),
