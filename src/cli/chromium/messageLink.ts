@@ -21,6 +21,7 @@ interface LinkOptions {
 /** Channel of the worker's own messages. */
 const WORKER = 0;
 
+/** One end of the link: converts messages to bytes and back, and carries ports that are sent with them. */
 export class MessageLink {
   readonly #options: LinkOptions;
   readonly #ports = new Map<number, MessagePort>();

@@ -273,7 +273,8 @@ class RoomWorker {
         `A sample has ${bytes.length} bytes, and the room's server takes ${most}. It needs a larger max_payload.`,
       );
     const subject = SAMPLES.subjectOf(key.id, uid);
-    // The server ignores a second message of an id, so no other worker may know the id before.
+    // The id of the message is its signature, because the server ignores a second message with the same id, and no other worker can know a
+    // signature beforehand.
     const msgID = signatureOf(bytes);
     await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID }), signal);
     const { response } = record.columns;

@@ -25,7 +25,7 @@ import { signedBy } from './tickets.ts';
 /**
  * Checks a sample of a group that was offered with the weights of `version`. Returns the reason for a rejection in a few words, under which
  * it is counted, or the record to train on. Undefined accepts the record unchanged. `again` = another worker's sample was accepted before.
- * The tag `near` of a record counts its tokens within the tolerance that are not the very draw.
+ * The tag `near` of a record counts its near tokens: within the tolerance, but not exactly the draw of their key.
  */
 export type CheckSample = (
   record: ExperienceRecord,
