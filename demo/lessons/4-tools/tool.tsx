@@ -38,6 +38,7 @@ export function run({ expression }) {
 }
 `;
 
+/** Figure 4.2. */
 export function ToolFigure() {
   const code = useSignal(TOOL);
   const result = useSignal<Checked | undefined>(undefined);

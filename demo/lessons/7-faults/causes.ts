@@ -311,6 +311,7 @@ function evidenceSays(run: Run, sound: Run, evidence: Evidence): string {
     : `In steps ${ends(run)} ${name} is ${here} here and ${there} in a sound run. That does not decide it.`;
 }
 
+/** Formats a share as a percentage. */
 export function percent(share: number): string {
   return `${Math.round(100 * share)}%`;
 }

@@ -19,6 +19,7 @@ interface LiveButtonProps {
   onRecorded: (() => void) | undefined;
 }
 
+/** Shows the button, its progress and the result of the work. */
 export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: LiveButtonProps) {
   const ending = useSignal<AbortController | undefined>(undefined);
   const said = useSignal('');
