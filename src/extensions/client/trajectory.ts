@@ -79,7 +79,7 @@ export class ClientTrajectory {
   readonly name: string | undefined;
   /** Owner from the options. */
   readonly owner: string | undefined;
-  /** 'open' until it is rewarded or aborted. */
+  /** 'open' until the episode is rewarded or aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';
   /** Messages of the first call, before the first reply. */
   start: readonly ChatMessage[] = [];

@@ -70,7 +70,7 @@ const STATUS = v.object({
   adapter: line(200),
   /** Version of the worker's weights. */
   version: whole,
-  /** Groups in flight. The others of the worker go to other workers in time. */
+  /** Groups that the worker still generates. Its other groups go to other workers after a while. */
   groups: v.pipe(v.array(text(200)), v.maxLength(1000)),
   /** Number of tokens since the worker joined. */
   tokens: whole,

@@ -6,7 +6,7 @@
 
 export type GroupId = number | string;
 
-/** Added to a standard deviation before dividing by it. */
+/** Constant that is added to a standard deviation before a division by the sum. */
 const EPSILON = 1e-6;
 
 /** Returns sample indices by group, in order of first appearance. Samples without a reward are omitted. */

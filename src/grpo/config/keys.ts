@@ -287,7 +287,7 @@ export const names = <
   return key(byDefault, v.union([one, several]), `some of ${options.join(', ')}`, '', notes);
 };
 
-/** Named values, which their reader checks. */
+/** Named values of any kind. The code that reads the values checks them. */
 export const options = <const N extends Notes>(notes: N) =>
   key({}, v.record(v.string(), v.union([v.string(), finite, v.boolean()])), 'named values', '', notes);
 

@@ -26,7 +26,7 @@ export interface TokenNumbers {
 export interface UpdatedTokens extends TokenNumbers {
   /** 1 = went through forward and backward; 0 also for samples that were skipped because all their advantages are 0. */
   trained: Float64Array[];
-  /** Log-prob at the weights of its gradient, natural log. */
+  /** Log-prob of the token at the weights that its gradient was computed with, natural log. */
   logProb: Float64Array[];
   /** Entropy in nats, at those weights, of the distribution that the token was sampled from. */
   entropy: Float64Array[];

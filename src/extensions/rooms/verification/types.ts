@@ -32,7 +32,7 @@ export type RejectionReason =
   | 'forged messages'
   /** The reward is not what the reward function returns. */
   | 'forged reward'
-  /** A token is of another version of the weights than the prompt's. */
+  /** A token was sampled by another version of the weights than the prompt's. */
   | 'forged version'
   /** A token is not the one that its random key selects. */
   | 'forged token'
