@@ -176,7 +176,7 @@ interface Truth {
   /** Evidence that decides. The first is named in the answer. */
   evidence: readonly Evidence[];
   next: Next;
-  /** Fault of the run, and where it shows. */
+  /** Fault of the run, and the evidence that shows the fault. */
   why: string;
   /** Reports of the same fault in other projects. */
   reports: readonly { name: string; url: string }[];
