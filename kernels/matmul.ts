@@ -208,8 +208,7 @@ function printRegisterTile(tile: RegisterTile): string {
       : '';
   return `${share ? 'enable subgroups;\n\n' : ''}// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
 //${SHAPES}${gates ? GATED_SHAPES : ''}//
-// Grid a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`}
-// outputs, ${rows} x ${cols} per thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
+// Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} per thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
 //           tile, M or the position in the batch. Printed by kernels/matmul.ts.

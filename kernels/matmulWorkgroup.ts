@@ -26,8 +26,7 @@ export function printWorkgroupTile({ rows, cols, depth }: WorkgroupTile, { shape
   ];
   return `// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked; for hardware GPUs.
 //${shapes}//
-// Grid a workgroup of 16 x 16 threads computes ${BM} x ${BN} outputs, ${rows} x ${cols} per thread (4 x 4, 64 apart); ${depth} steps of k
-// at a time are loaded
+// Grid      a workgroup of 16 x 16 threads computes ${BM} x ${BN} outputs, ${rows} x ${cols} per thread (4 x 4, 64 apart); ${depth} steps of k at a time are loaded
 //           into its memory as vec4s. Workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0, like every other tile: the
 //           same bits. Steps past K add 0 * 0. Printed by kernels/matmulWorkgroup.ts.
