@@ -119,7 +119,7 @@ export interface LiveChange {
   key: string;
   /** Value before the change. */
   from: number;
-  /** Value from that step on. */
+  /** Value from step `step` on. */
   to: number;
 }
 

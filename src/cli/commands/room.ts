@@ -239,7 +239,7 @@ function openChecking({ model, lora }: CommandSession, config: TrainConfig): Pro
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
-/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights that training started from. */
+/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights from which training started. */
 async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });

@@ -1,4 +1,4 @@
-/** Limits of a client run, and a check of settings that clients cannot be combined with. */
+/** Limits of a client run, and a check of settings that cannot be combined with clients. */
 
 import { InputError } from '../../errors.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';

@@ -23,7 +23,7 @@ const problem = v.pipe(
 /** A line of text from others that is printed. Control characters are refused, because they could move a terminal's cursor. */
 const line = (most: number) => v.pipe(text(most), v.regex(/^\P{Cc}*$/u));
 
-/** A worker's request to join: its name, and the public key that its samples are signed with. */
+/** A worker's request to join: its name, and the public key with which its samples are signed. */
 const JOINING = v.object({
   name: line(64),
   key: v.pipe(v.string(), v.regex(/^U[A-Z2-7]{55}$/)),

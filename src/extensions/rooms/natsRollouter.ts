@@ -90,7 +90,7 @@ export class NatsRollouter implements Rollouter {
   /** The newest started group, by step and number. Earlier groups that are not in flight have ended. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
-  /** Versions of the last syncs, newest first: those that a group can be trained by. */
+  /** Weight versions whose groups can still be trained on, newest first. */
   #versions: number[] = [];
   /** Samples that two workers generated: the same tokens, different ones with a near token, and different ones without. */
   readonly #second = { same: 0, near: 0, differ: 0 };

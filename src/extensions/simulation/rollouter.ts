@@ -43,7 +43,7 @@ export class Rollouter {
   readonly #settings: Schedule;
   readonly #room: Room | undefined;
   readonly #stream: Iterator<Omit<Group, 'version'>, never>;
-  /** Number of groups that the run trains on. */
+  /** Number of groups on which the run trains. */
   readonly #total: number;
   #begun = 0;
   #begunSinceSync = 0;

@@ -9,7 +9,7 @@ import type { Problem } from '../../tasks/task.ts';
 
 /** Cost of one weight transfer. */
 export interface WeightTransfer {
-  /** Version of the policy that rollout samples with from now on. */
+  /** Version of the policy with which rollout samples from now on. */
   version: number;
   /** Bytes moved between buffers, devices or machines; 0 if rollout reads the trained buffers. */
   bytes: number;

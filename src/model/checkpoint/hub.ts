@@ -236,7 +236,7 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
   return token;
 }
 
-/** Source of files, and the folder of the store that they are saved in. */
+/** Source of files, and the folder of the store in which they are saved. */
 interface Place {
   url: string;
   folder: string;

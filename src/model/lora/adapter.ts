@@ -16,7 +16,7 @@ export interface Adapter {
   lora: LoraConfig;
   /** A and B by PEFT's names. */
   tensors: TensorMap;
-  /** `base_model_name_or_path`: the model that it was trained on. */
+  /** `base_model_name_or_path`: the model on which it was trained. */
   baseModel?: string | undefined;
 }
 

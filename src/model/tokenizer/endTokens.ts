@@ -4,7 +4,7 @@
 
 import { InputError } from '../../errors.ts';
 
-/** Number of ids that the sampling kernel compares with. */
+/** Number of ids with which the sampling kernel compares. */
 const MAX_END_TOKENS = 4;
 
 /**
