@@ -227,7 +227,7 @@ export function boardPlot(
 /** A curve over steps. Values are null at steps without one. */
 export interface NamedCurve {
   name: string;
-  /** Class of its line: curve, curve-a, curve-b, curve-c, faint, guess. */
+  /** CSS class of the line: curve, curve-a, curve-b, curve-c, faint, guess. */
   className: string;
   /** Step and value of each point. */
   points: readonly (readonly [number, number])[];
