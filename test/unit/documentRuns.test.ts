@@ -65,7 +65,7 @@ beforeAll(async () => {
     expect(await failureOf(filled(['train', 'configs/gsm8k-tool.yaml', ...own], output))).toBe('');
   writeAdapter('runs/lora/checkpoints/step-2');
   cpSync('runs', 'finished', { recursive: true });
-});
+}, 120_000);
 afterAll(() => process.chdir(root));
 
 test('every command is run by a test, or its page says that none runs it', () => {
