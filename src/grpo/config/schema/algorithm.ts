@@ -61,7 +61,7 @@ export const algorithm = part({
       }),
       metric: choice('acc', ['acc', 'score'], { why: 'Value that must differ within a group.', verl: '=' }),
       maxNumGenBatches: count(10, 'batches', {
-        why: 'Maximum number of batches generated to fill one batch. The step then trains on the groups that it has.',
+        why: 'Maximum number of batches generated to fill one batch. After that many, the step trains on the groups that it has.',
         verl: '=',
       }),
     }),
