@@ -216,7 +216,7 @@ export class Gpu {
     );
   }
 
-  /** Like `readRanges`, but concatenated in one buffer. */
+  /** Reads ranges of buffers, as `readRanges` does, and returns them concatenated. */
   async readTogether(parts: Range[]): Promise<ArrayBuffer> {
     const [all] = await this.#readRanges(parts, [parts.reduce((sum, { bytes }) => sum + bytes, 0)]);
     return all;

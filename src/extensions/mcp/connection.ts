@@ -1,4 +1,4 @@
-/** Opens a connection to an MCP server with the official SDK, which is loaded here. */
+/** Opens a connection to an MCP server with the official SDK, which is loaded on first use. */
 
 import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';

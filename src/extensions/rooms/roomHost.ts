@@ -45,7 +45,10 @@ export interface RoomOptions {
   say?: (line: string) => void;
 }
 
-/** `heardAt` of a worker that has left. Its signatures are checked at the same time, so that an earlier message can follow. */
+/**
+ * `heardAt` of a worker that has left. Signatures are checked in parallel, so a message that the worker sent earlier can be handled after
+ * its farewell.
+ */
 const LEFT = -Infinity;
 
 /** Counts of a worker's samples by result. */
