@@ -96,6 +96,7 @@ export function filled([command, ...words]: readonly string[], output: (name: st
   });
   const isServer = command === 'serve' || command === 'room';
   if (isServer) args.push(...(words.includes('--port') ? [] : ['--port', '0']), 'name=served');
-  if (command === 'sft') return [command, ...args, 'trainer.totalTrainingSteps=2', 'data.trainBatchSize=2'];
+  if (command === 'sft')
+    return [command, ...args, 'trainer.totalTrainingSteps=2', 'optim.lrWarmupSteps=0', 'data.trainBatchSize=2'];
   return TRAINS.has(command) ? [command, args[0], ...SMALL, ...args.slice(1), ...SHORT] : [command, ...args];
 }
