@@ -1,5 +1,5 @@
 /**
- * What metrics mean and when they are healthy, for every metric that the page, a lesson or report.html draws. docs/reference/metrics.md has the
+ * Meaning and healthy course of every metric that the page, a lesson or report.html draws. docs/reference/metrics.md has the
  * same texts, followed by formulas; test/unit/metricNames.test.ts compares them.
  */
 

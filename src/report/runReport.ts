@@ -108,7 +108,7 @@ function namedRewards(metrics: readonly Metrics[]): Chart {
 /** Curves of one chart: values in the order of `steps`, null if a step has none. */
 export interface ChartData {
   title: string;
-  /** What the first metric means. */
+  /** Meaning of the first metric. */
   hint?: string;
   steps: number[];
   series: { label: string; values: (number | null)[] }[];
