@@ -291,7 +291,10 @@ function OwnLoss({ isDrawn, result }: OwnLossProps) {
     try {
       const { Rule } = await import('../../../src/extensions/modules/index.ts');
       const rule = await Rule.open('loss', code.peek());
-      result.value = { ok: true, says: 'Drawn with the others, and a column of figure 2.2. Change a number and draw it again.' };
+      result.value = {
+        ok: true,
+        says: 'Drawn with the others, and a column of figure 2.2. Change a number and draw it again.',
+      };
       move({ code: code.peek().length <= LONGEST ? code.peek() : undefined });
       replaceOwn(rule);
     } catch (error) {

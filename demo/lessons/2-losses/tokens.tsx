@@ -127,11 +127,7 @@ export function TokensFigure() {
       {revealed && (
         <div class="by-loss inspector">
           {pulls.map(({ name, heldShare, rightShare, effectiveShare }, i) => (
-            <section
-              key={name}
-              aria-label={named(name)}
-              class={name === chosen ? 'one-loss chosen' : 'one-loss'}
-            >
+            <section key={name} aria-label={named(name)} class={name === chosen ? 'one-loss chosen' : 'one-loss'}>
               <h4>{named(name)}</h4>
               <Tokens
                 tokens={views[i]}
