@@ -20,6 +20,7 @@ async function stopEveryPull(page: Page, onApply: () => void): Promise<void> {
   await page.keyboard.press('ControlOrMeta+A');
   await page.keyboard.insertText('export function loss() {\n  return 0;\n}\n');
   await panel.getByRole('button', { name: 'Apply' }).click();
+  await expect(panel.getByRole('status')).toHaveText(/Applies at the next step|^Applied at/); // the sandbox has loaded it
   onApply();
   await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/);
   await expect(norm).toHaveText(/^0(\.0+)?$/);
