@@ -3,10 +3,9 @@
  * in small steps (figure 4.3), after which the weights are put back.
  */
 
+import { answer, questionOf } from '../../../src/extensions/ask/index.ts';
 import { Learner } from '../../../src/extensions/learner/index.ts';
 import { Rule, toolOf } from '../../../src/extensions/modules/index.ts';
-import { answer } from '../../../src/grpo/ask/answer.ts';
-import { questionOf } from '../../../src/grpo/ask/question.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { GrpoTrainer } from '../../../src/grpo/trainer.ts';
 import { type LoggedRollout, loggedRollouts } from '../../../src/runs/rollouts.ts';
