@@ -16,7 +16,7 @@ import { olderStep } from './tries/shown.ts';
 export interface OtherRun {
   id: string;
   name: string;
-  /** Index of its colour and dash. */
+  /** Index of the run's colour and dash. */
   slot: number;
   history: readonly Metrics[];
 }
@@ -59,7 +59,7 @@ export const others = computed((): OtherRun[] =>
 /** The saved run whose curves are shown. */
 export const shown = computed(() => runs.value.find(({ id }) => id === shownRun.value));
 
-/** Name of that run; undefined if it is not saved. */
+/** Name of the run whose curves are shown; undefined if the run is not saved. */
 export const shownName = computed(() => shown.value && titleOf(shown.value));
 
 /** Marks in the curves: where the shown and the overlaid runs branched off, changes of rules, and the older step that is shown. */

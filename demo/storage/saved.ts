@@ -27,7 +27,7 @@ export async function discardRun({ id }: Pick<SavedRun, 'id'>): Promise<void> {
   changes.value++;
 }
 
-/** Claims a run, waiting `waitMs` for another tab to release it; undefined = it did not. */
+/** Claims a run. Waits `waitMs` for another tab to release the run; undefined if the tab still holds it then. */
 export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Release | undefined> =>
   (await code)[0].claim(id, waitMs);
 

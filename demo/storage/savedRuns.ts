@@ -27,7 +27,7 @@ export const CHANGES = 'changes.jsonl';
 export interface RunRecord {
   /** Milliseconds since 1970. */
   started: number;
-  /** Server of its model, unless it is the usual hub. */
+  /** Server from which the model of the run was loaded, unless it is the usual hub. */
   hub?: string | undefined;
   /** True if the run has completed all its steps. */
   finished: boolean;
@@ -239,7 +239,10 @@ export class SavedRuns {
   }
 }
 
-/** Claims a run for this tab, waiting `waitMs` for another to release it, or without a limit; undefined = it did not. */
+/**
+ * Claims a run for this tab. Waits `waitMs`, or without a limit, for another tab to release the run; undefined if the tab still holds it
+ * then.
+ */
 export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   const wait = waitMs === Infinity ? {} : { signal: AbortSignal.timeout(waitMs) };
   const options = waitMs === 0 ? { ifAvailable: true } : wait;

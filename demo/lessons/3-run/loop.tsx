@@ -110,6 +110,7 @@ function RunButton({ which, name, say, onRun }: RunButtonProps) {
   );
 }
 
+/** Figure 3.1. */
 export function LoopFigure() {
   const code = useSignal(text);
   const mistake = useSignal<Checked | undefined>(undefined);
@@ -204,6 +205,7 @@ function Tries({ shown: { step, tries } }: { shown: Pick<LoopStep, 'step' | 'tri
   );
 }
 
+/** Figure 3.2. */
 export function RateFigure() {
   const said = useSignal('');
   const exponent = numberOf('rate', -3, -5, -1);
@@ -268,6 +270,7 @@ export function RateFigure() {
   );
 }
 
+/** Figure 3.4. */
 export function TimeFigure() {
   const live = runs.text.value;
   const own = live.map(({ seconds: { draw, gradient, optimizer, other } }) => [draw, gradient, optimizer, other]);

@@ -78,6 +78,7 @@ export function turnAdvantages(turnRewards: readonly number[][]): TurnAdvantages
   return turnRewards.map((own, s) => ({ turns: own.map((_, turn) => byTurn[s][2 * turn]), whole: whole[s][0] }));
 }
 
+/** The recorded games: rewards, moves and the end of each. */
 export const GAMES = RECORDED.game.tries.map(({ turnRewards, texts }) => ({
   turnRewards,
   /** Move of each turn, as the model wrote it, with what the game replied. */

@@ -1,4 +1,4 @@
-/** Figure 4.2: a tool as code, held next to the calculator on the calls of a trained model, and used by the shipped model. */
+/** Figure 4.2: a tool as code, compared with the calculator on the calls of a trained model, and used by the shipped model. */
 
 import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -89,6 +89,7 @@ function CallTable({ label, rows }: { label: string; rows: readonly CallRow[] })
   );
 }
 
+/** Figure 4.2. */
 export function ToolFigure() {
   const code = useSignal(movedTo('tool') ?? TOOL);
   const result = useSignal<Checked | undefined>(undefined);

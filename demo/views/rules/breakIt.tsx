@@ -10,7 +10,7 @@ import { openEditor } from './rules.tsx';
 
 const GUESSES: readonly Guess[] = ['up', 'same', 'down'];
 
-/** The chips, the question, or what became of the share solved. */
+/** Shows the presets, the question, or the change in the share solved. */
 export function BreakIt() {
   const chosen = useSignal<Preset | undefined>(undefined);
   const busy = useSignal(false);

@@ -51,7 +51,7 @@ export function keyTarget(key: string, at: number, count: number): number | unde
 
 interface ProblemProps {
   number: number;
-  /** Undefined if no try is scored yet. */
+  /** Tries of the problem; undefined if no try is scored yet. */
   group: Group | undefined;
   isChosen: boolean;
 }
