@@ -1,6 +1,6 @@
 /**
- * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, and tries with tools of the page's
- * recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished runs of the command below.
+ * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, a group of games, and tries with tools
+ * of the page's recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished runs of the command below.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -16,14 +16,24 @@ import { ROOT, setup } from './setup.mjs';
 /** @typedef {import('../src/runs/rollouts.ts').LoggedRollout} LoggedRollout */
 
 const LESSON = join(ROOT, 'demo', 'lessons', '4-tools');
-/** Rewards of cheats.js, and the steps of their runs. @type {Record<string, number>} */
-const REWARDS = { form: 30, calls: 24 };
+/** Rewards of cheats.js, the steps of their runs, and problems of a step. @type {Record<string, { steps: number, problems: number }>} */
+const REWARDS = { form: { steps: 30, problems: 8 }, calls: { steps: 40, problems: 16 } };
 /** @param {string} pays */
-const settingsOf = (pays) => [
-  `task={module: demo/lessons/4-tools/cheats.js, options: {pays: ${pays}}}`,
-  ...['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4', 'data.valMaxSamples=64'],
-  ...[`trainer.totalTrainingSteps=${REWARDS[pays]}`, 'trainer.testFreq=10', 'trainer.logRollouts=16'],
+const settingsOf = (pays) => {
+  const { steps, problems } = REWARDS[pays];
+  return [
+    `task={module: demo/lessons/4-tools/cheats.js, options: {pays: ${pays}}}`,
+    ...[`data.trainBatchSize=${problems}`, `actor.ppoMiniBatchSize=${problems / 2}`, 'data.valMaxSamples=64'],
+    ...[`trainer.totalTrainingSteps=${steps}`, 'trainer.testFreq=10', 'trainer.logRollouts=16'],
+  ];
+};
+/** The step of games, and the number of the stored group. */
+const GAME = [
+  ...['configs/tic-tac-toe.yaml', 'task={name: tic-tac-toe, options: {illegalMoves: 2}}', 'rollout.n=8'],
+  ...['rollout.multiTurn.maxAssistantTurns=8', 'data.maxResponseLength=200', 'trainer.totalTrainingSteps=1'],
+  ...['trainer.logRollouts=128', 'trainer.valBeforeTrain=false'],
 ];
+const GAME_GROUP = 8;
 /** Tries of a step that are stored. */
 const TRIES = 4;
 /** The last steps of the page's recorded run, of which one try per problem is stored. */
@@ -31,12 +41,11 @@ const [TOOL_STEP, TOOL_TRIES] = [73, 8];
 
 /** @param {string} folder */
 async function train(folder) {
-  for (const pays of Object.keys(REWARDS)) {
-    const args = ['train', 'configs/gsm8k-tool.yaml', `name=${pays}`, ...settingsOf(pays)];
-    const code = await runNode(join(ROOT, 'scripts', 'webgrpo.mjs'), [...args, `trainer.defaultLocalDir=${folder}`], {
-      cwd: ROOT,
-    });
-    if (code !== 0) throw new SetupError(`The run on ${pays} did not finish. Its messages are above.`);
+  const cheats = Object.keys(REWARDS).map((pays) => [pays, 'configs/gsm8k-tool.yaml', ...settingsOf(pays)]);
+  for (const [name, ...settings] of [...cheats, ['ttt', ...GAME]]) {
+    const args = ['train', ...settings, `name=${name}`, `trainer.defaultLocalDir=${folder}`];
+    const code = await runNode(join(ROOT, 'scripts', 'webgrpo.mjs'), args, { cwd: ROOT });
+    if (code !== 0) throw new SetupError(`The run "${name}" did not finish. Its messages are above.`);
   }
 }
 
@@ -49,10 +58,10 @@ const linesOf = (file) =>
 
 const rounded = (/** @type {number} */ value) => Number(value.toFixed(4));
 
-/** @param {string} folder @param {string} pays */
-function runOf(folder, pays) {
+/** @param {string} folder @param {string} pays @param {string} commit */
+function runOf(folder, pays, commit) {
   const lines = linesOf(join(folder, pays, 'metrics.jsonl')).filter(
-    (line) => line['training/global_step'] <= REWARDS[pays],
+    (line) => line['training/global_step'] <= REWARDS[pays].steps,
   );
   const steps = lines
     .filter((line) => 'critic/acc/mean' in line)
@@ -61,7 +70,7 @@ function runOf(folder, pays) {
     const name = Object.keys(line).find((key) => key.endsWith('acc/mean@1'));
     return name ? [[line['training/global_step'], line[name]]] : [];
   });
-  const shown = [1, 2, 3, 5, 8, 10, 12, 15, 20, 24, 30].filter((step) => step <= REWARDS[pays]);
+  const shown = [1, 2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 35, 40].filter((step) => step <= REWARDS[pays].steps);
   const rollouts = readdirSync(join(folder, pays, 'rollouts'));
   /** @type {LoggedRollout[]} */
   const tries = shown
@@ -69,7 +78,20 @@ function runOf(folder, pays) {
     .flatMap((step) => linesOf(join(folder, pays, 'rollouts', `step-${step}.jsonl`)).slice(0, TRIES));
   const [task, ...settings] = settingsOf(pays);
   const command = `webgrpo train configs/gsm8k-tool.yaml "${task}" ${settings.join(' ')}`;
-  return { pays, command, steps, heldOut, tries };
+  return { pays, command, commit, steps, heldOut, tries };
+}
+
+/** Returns a group of games: the first board, then the moves and boards of each try. @param {string} folder @param {string} commit */
+function gameOf(folder, commit) {
+  /** @type {LoggedRollout[]} */
+  const all = linesOf(join(folder, 'ttt', 'rollouts', 'step-1.jsonl'));
+  const group = all.filter((one) => one.group === GAME_GROUP);
+  const tries = group.map(({ turnRewards, messages, promptMessages }) => ({
+    turnRewards,
+    texts: messages.slice(promptMessages).map(({ content }) => content),
+  }));
+  const command = `webgrpo train ${GAME.map((word) => (word.includes(' ') ? `"${word}"` : word)).join(' ')}`;
+  return { command, commit, first: group[0].messages[0].content, tries };
 }
 
 /** Returns one try with a call for each of some problems near the end of the page's recorded run. */
@@ -88,14 +110,15 @@ try {
   const folder = values.from ?? mkdtempSync(join(tmpdir(), 'webgrpo-cheats-'));
   if (!values.from) await train(folder);
   const made = Object.keys(REWARDS).filter((pays) => existsSync(join(folder, pays, 'metrics.jsonl')));
-  const runs = made.map((pays) => runOf(folder, pays));
+  const commit = execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim();
+  const runs = made.map((pays) => runOf(folder, pays, commit));
   const head = {
-    commit: execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim(),
     adapter: values.adapter ?? 'SwiftShader',
     date: statSync(join(folder, made[0], 'metrics.jsonl'))
       .mtime.toISOString()
       .slice(0, 10),
     tools: toolTries(),
+    game: gameOf(folder, commit),
   };
   const file = join(LESSON, 'recorded.json');
   writeFileSync(

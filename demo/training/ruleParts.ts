@@ -148,7 +148,7 @@ export function tokensToTry(): RuleTokens {
 }
 
 /** Returns the task's tools with this one added, replacing any of the same name. Throws InputError if the tool is invalid. */
-function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
+export function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
   const taken = environments.some((one) => one.name === tool.name || one.tools?.some(({ name }) => name === tool.name));
   if (taken) throw new InputError(`The task's environment already has a tool "${tool.name}". Choose another name.`);
   return [...tools.filter(({ name }) => name !== tool.name), tool];

@@ -34,3 +34,7 @@ export const GLOSSARY = {
 } as const;
 
 export type Word = keyof typeof GLOSSARY;
+
+/** Returns a text of the library in the words of the page: "try" for a sample, without code marks. */
+export const asTries = (text: string): string =>
+  text.replace(/\bsample(s?)\b/g, (_, many) => (many ? 'tries' : 'try')).replaceAll('`', '');

@@ -19,7 +19,8 @@ export const Term = ({ word, children = word }: { word: Word; children?: Compone
   <Explained meaning={GLOSSARY[word]}>{children}</Explained>
 );
 
-function Explained({ meaning: text, children }: { meaning: string; children: ComponentChildren }) {
+/** @param meaning text that hover, focus and touch show */
+export function Explained({ meaning: text, children }: { meaning: string; children: ComponentChildren }) {
   const [id] = useState(() => `meaning-${made++}`);
   const button = useRef<HTMLButtonElement>(null);
   const meaning = useRef<HTMLSpanElement>(null);

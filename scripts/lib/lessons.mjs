@@ -1,7 +1,7 @@
 /** The pages of lessons, demo/lessons/NAME/index.html, and the Vite plugin that completes their HTML. */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { ROOT } from '../setup.mjs';
 
 const LESSONS = join(ROOT, 'demo', 'lessons');
@@ -44,6 +44,18 @@ const lessonList = () =>
     )
     .join('')}</ol>`;
 
+/** Returns the link from a lesson to the one after it, and from the last one to the questions; '' for another page. @param {string} folder */
+function nextLink(folder) {
+  const all = lessons();
+  const at = all.findIndex((one) => one.folder === folder);
+  if (at < 0) return '';
+  const { folder: to, number, title } = all[at + 1] ?? {};
+  const link = to
+    ? `<a href="../${to}/index.html">Lesson ${number}: ${title}</a>`
+    : '<a href="../index.html#questions">The six questions again</a>';
+  return `<nav class="next" aria-label="Next">Next: ${link}</nav>`;
+}
+
 /**
  * Returns a schedule without the rows of lessons that do not exist. Start times are computed from the rows that remain.
  * @param {string} rows lines of "minutes | numbers of lessons | what", without numbers for what needs no lesson
@@ -74,7 +86,7 @@ function schedule(rows) {
 const escaped = (/** @type {string} */ text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 
 /**
- * Vite plugin: gives a lesson the icon of the main page. Replaces `<!-- still 1.2 -->` by the picture that the lesson's stills.ts draws from
+ * Vite plugin: gives a lesson the icon of the main page, and a link to the next lesson. Replaces `<!-- still 1.2 -->` by the picture that the lesson's stills.ts draws from
  * recorded data, `<!-- file x.js -->` by the text of that file, `<!-- lessons -->` by the list of lessons, and `<!-- schedule ... -->` by a
  * table of the lessons that exist.
  * @returns {import('vite').Plugin}
@@ -90,6 +102,7 @@ export function lessonStills() {
         const [icon] = /<link\s+rel="icon"[^>]*>/.exec(readFileSync(join(LESSONS, '..', 'index.html'), 'utf8')) ?? [''];
         const listed = html
           .replace('</head>', `${icon}</head>`)
+          .replace('</main>', `${nextLink(basename(folder))}</main>`)
           .replace('<!-- lessons -->', lessonList)
           .replace(/<!-- schedule\n([^]*?)-->/g, (_, rows) => schedule(rows));
         if (!listed.includes('<!-- still ')) return listed;

@@ -2,6 +2,7 @@
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { drawableMetric, GREEDY_ACC, PASS_AT_1 } from './metricOf.ts';
+import { metricDoc, metricHint } from './metricDocs.ts';
 import { type LoggedRollout, type ShownStep, shownRollouts } from '../runs/rollouts.ts';
 import { summarizeRun, summaryTable } from './summary.ts';
 
@@ -107,6 +108,8 @@ function namedRewards(metrics: readonly Metrics[]): Chart {
 /** Curves of one chart: values in the order of `steps`, null if a step has none. */
 export interface ChartData {
   title: string;
+  /** Meaning of the first metric. */
+  hint?: string;
   steps: number[];
   series: { label: string; values: (number | null)[] }[];
 }
@@ -114,6 +117,11 @@ export interface ChartData {
 /** Returns the charts that have data; series without a value are skipped. */
 export function chartData(metrics: readonly Metrics[]): ChartData[] {
   const [top, ...rest] = CHARTS;
+  const names = [...new Set(metrics.flatMap(Object.keys))];
+  const hintOf = ([{ metric }]: Chart['series']) => {
+    const name = typeof metric === 'string' ? metric : names.find((one) => metric.test(one));
+    return name !== undefined && metricDoc(name) ? { hint: metricHint(name) } : {};
+  };
   return [top, namedRewards(metrics), ...rest].flatMap(({ title, series }) => {
     const drawn = series
       .map(({ label, metric }) => ({ label, values: metrics.map((line) => drawableMetric(line, metric)) }))
@@ -122,6 +130,8 @@ export function chartData(metrics: readonly Metrics[]): ChartData[] {
     const used = metrics.map((_, i) => drawn.some(({ values }) => values[i] !== null));
     const keep = <T>(values: readonly T[]) => values.filter((_, i) => used[i]);
     const steps = keep(metrics.map((line) => line['training/global_step']));
-    return [{ title, steps, series: drawn.map(({ label, values }) => ({ label, values: keep(values) })) }];
+    return [
+      { title, ...hintOf(series), steps, series: drawn.map(({ label, values }) => ({ label, values: keep(values) })) },
+    ];
   });
 }

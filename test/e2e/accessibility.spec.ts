@@ -167,7 +167,7 @@ test.describe('touch', () => {
     await page.getByRole('button', { name: 'Start' }).tap();
     await expectState(page, 'done');
     await page.getByRole('button', { name: 'KL', exact: true }).tap();
-    const meaning = page.getByRole('tooltip').filter({ hasText: 'Distance from the policy' });
+    const meaning = page.getByRole('tooltip').filter({ hasText: 'How far the updates of a step' });
     await expect(meaning).toBeInViewport({ ratio: 1 });
     await page.locator('h1').tap();
     await expect(meaning).toBeHidden();

@@ -31,6 +31,9 @@ test('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', 
   await page.getByRole('button', { name: 'Run 2', exact: true }).press('Enter');
   await expect(page).toHaveURL(/run=2/);
   await expect(first.locator('.chart')).toHaveCount(4);
+  await expect(first.getByRole('button', { name: 'loss', exact: true })).toHaveAccessibleDescription(
+    /^The number whose slope is followed\. .* Do not judge a run by it/,
+  );
   await expect(figure(page, '7.2').locator('.says')).toHaveText('Predict first what is wrong with run 2.');
   await first.getByLabel(/^Step:/).press('Home');
   await expect(first.getByRole('heading', { name: 'Tries of step 1' })).toBeVisible();

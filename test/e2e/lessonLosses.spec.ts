@@ -50,6 +50,12 @@ test('lesson 2 is done by keyboard alone, and draws an own loss with the others'
   await second.locator('.one-loss').first().locator('[tabindex="0"]').press('ArrowRight');
   await expect(second.locator('.says')).toContainText('Token 2');
 
+  await expect(second.locator('.one-loss')).toHaveCount(5); // the loss of figure 2.1 fails
+  await write(page, first, OWN);
+  await page.keyboard.press('Control+Enter');
+  await expect(second.getByRole('region', { name: 'Yours' }).locator('.token').first()).toBeVisible();
+  await expect(second.locator('.says')).toHaveText(/GSPO [^,]+, Yours \S+\.$/);
+
   await figure(page, '2.3')
     .getByLabel(/^Tokens of a right try/)
     .press('Home');

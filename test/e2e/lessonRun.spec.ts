@@ -57,7 +57,7 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
     .getByLabel(/^Step: /)
     .press('End');
   await button(page, '3.3', /^Entropy/).press('Enter');
-  await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. It is how unsure the model is');
+  await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. How uncertain the model is');
   await expect(figure(page, '3.3').locator('.step-tries li')).toHaveCount(4);
 
   // The exercises contain the loop's text, which Vite imports.

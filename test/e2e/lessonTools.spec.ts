@@ -8,6 +8,12 @@ import { isFull, skipUnlessFull, test } from './demo.ts';
 import { figure, openLessonAt, solve, write } from './lesson.ts';
 
 const LESSON = '/lessons/4-tools/index.html';
+/** Answers every call with the same text. */
+const OWN_TOOL = `export const name = 'calculator';
+export const description = 'Says nothing.';
+export const parameters = { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] };
+export const run = () => 'none';
+`;
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.authored');
 
 test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', async ({ page }) => {
@@ -24,22 +30,48 @@ test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', as
   await write(page, second, 'export const name = 1;');
   await second.getByRole('button', { name: 'Run it on the calls' }).press('Enter');
   await expect(second.locator('.result')).toContainText('there is no "export const name"');
+  await write(page, second, OWN_TOOL);
+  await second.getByRole('button', { name: 'Run it on the calls' }).press('Enter');
+  await expect(second.locator('.says')).toContainText('Your tool agrees with the calculator in 0 of 16 calls.');
+  await expect(page).toHaveURL(/tool=export/);
+  await second
+    .getByLabel('A problem of your own')
+    .fill('Ann sold 40 pens on Monday and half as many on Friday. How many pens in all?');
+  await second.getByRole('button', { name: /^Let the model use your tool/ }).press('Enter');
+  await expect(second.getByText(/^Eight tries in .* of 8 tries called your tool\.$/)).toBeVisible();
+  const tries = second.getByRole('group', { name: 'Calls of the model with your tool' });
+  await expect(tries.getByRole('rowheader', { name: /^Try 8, / })).toBeVisible();
+  await expect(tries.locator('.differs').first()).toHaveText('none');
 
   const third = figure(page, '4.3');
   await expect(third.locator('.says')).toContainText('Predict first');
   await page.getByLabel('it falls from the start').press('Space');
   await page.getByLabel('it falls from the start').press('Enter');
-  await expect(page.locator('.predict [role=status]')).toContainText(
+  await expect(page.locator('.predict [role=status]').first()).toContainText(
     `It went from ${NUMBERS['right-first']} to ${NUMBERS['right-last']}`,
   );
   await expect(third.locator('.one-try')).toHaveCount(4);
   await third.getByLabel(/^Step:/).press('Home');
   await expect(third).toContainText('Tries of step 1:');
 
+  await third.getByLabel('Reward').first().selectOption('calls');
+  await expect(third.locator('.says')).toContainText('Predict first below');
+  await expect(third.locator('polyline')).toHaveCount(0);
+  await page.getByLabel('Step 40: ').press('End');
+  await page.getByLabel('Step 40: ').press('Enter');
+  await expect(page.locator('.predict [role=status]').nth(1)).toContainText(
+    'You drew 0.50, 0.50, 0.50, 0.50, 1.00. The run had',
+  );
+  await expect(third.locator('polyline.guess')).toHaveCount(1);
+  await expect(third.locator('.paid')).toHaveCount(1);
+
   const fourth = figure(page, '4.4');
-  await fourth.getByLabel('Reward of try 1, turn 1').press('Home');
-  await expect(page).toHaveURL(/turns=-1/);
-  await expect(fourth.locator('.says')).toContainText('has advantage');
+  await expect(fourth.locator('.says')).toContainText(/won: every move has advantage \+\d/);
+  await fourth.getByLabel('Reward of game 5, turn 1').press('Home');
+  await expect(page).toHaveURL(/turns=/);
+  await expect(fourth.locator('.says')).toContainText(/won: every move has advantage \u2212\d/);
+  await fourth.getByLabel('Show game').selectOption('0');
+  await expect(fourth.locator('.boards pre').first()).toHaveText('123\n456\n78O');
 
   for (const one of EXERCISES) await solve(page, one);
   await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
@@ -61,7 +93,9 @@ test.describe('360 px', () => {
   test('lesson 4 does not scroll sideways', async ({ page }) => {
     skipUnlessFull();
     await openLesson(page);
-    await page.getByRole('button', { name: 'Look without a guess' }).click();
+    const look = page.getByRole('button', { name: 'Look without a guess' });
+    await look.nth(1).click();
+    await look.click();
     const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     expect(await tooWide()).toBeLessThanOrEqual(0);
   });

@@ -1,14 +1,40 @@
-/** Runs two steps of lesson 3's loop on the GPU. On SwiftShader they are the recorded ones. */
+/** Runs live parts of lessons on the GPU: group A of lesson 1, and two steps of lesson 3's loop. On SwiftShader they are the recorded ones. */
 
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { RECORDED as GROUPS } from '../../demo/lessons/1-groups/stills.ts';
 import { config, train } from '../../demo/lessons/3-run/run.js';
 import { RECORDED } from '../../demo/lessons/3-run/stills.ts';
+import { triesOf } from '../../demo/lessons/kit/recordings.ts';
 import type { ShownStep } from '../../demo/lessons/kit/runLoop.ts';
-import { createLocalEngine, engineSizes } from '../../src/index.ts';
+import { firstGroup } from '../../src/extensions/checks/index.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { createLocalEngine, engineSizes, gsm8kToolTask } from '../../src/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
+import { loggedRollouts } from '../../src/runs/rollouts.ts';
 
 const adapter = await navigator.gpu.requestAdapter();
 const onSwiftShader = /swiftshader/i.test(`${adapter?.info.architecture} ${adapter?.info.description}`);
+
+test('group A of lesson 1 is drawn on the GPU as it was recorded', { timeout: 240_000 }, async () => {
+  const text = readFileSync('configs/gsm8k-tool.yaml', 'utf8');
+  const recipe = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', note: () => {} });
+  const model = await readCheckpoint('checkpoints/gsm8k-tool');
+  const engine = await createLocalEngine({ ...engineSizes(recipe), ...model });
+  const samples: Sample[] = [];
+  const drawing = { onSample: (sample: Sample) => void samples.push(sample), signal: new AbortController().signal };
+  await firstGroup({ config: recipe, engine, task: gsm8kToolTask() }, drawing);
+  engine.destroy();
+  // Tries arrive as they end, and have no advantage before the group is complete.
+  const comparable = (tries: ReturnType<typeof triesOf>) =>
+    tries
+      .map((one) => JSON.stringify([one.messages, one.score, one.acc, one.stopReason, one.responseTokens, one.extra]))
+      .sort();
+  const [recorded, drawn] = [triesOf(GROUPS.groups[0], 0), loggedRollouts(samples, 1, samples.length)];
+  expect(drawn.map(({ problem }) => problem)).toEqual(recorded.map(({ problem }) => problem));
+  if (onSwiftShader) expect(comparable(drawn)).toEqual(comparable(recorded));
+});
 
 test('the loop of lesson 3 trains on the GPU as it was recorded', { timeout: 240_000 }, async () => {
   const engine = await createLocalEngine({

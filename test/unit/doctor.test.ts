@@ -70,6 +70,11 @@ test.each(FAULTY)('%s is found, and at no step another cause', (name) => {
   expect([...foundOnTheWay(run)]).toEqual([causeOf(name)]);
 });
 
+test.each(FAULTY)('%s does not hang on its last step', (name) => {
+  const run = storedRun(name);
+  expect(foundIn({ ...run, history: run.history.slice(0, -1) })).toEqual([causeOf(name)]);
+});
+
 test.each(SOUND)('at no step anything is found in %s', (name) => {
   expect([...foundOnTheWay(storedRun(name))]).toEqual([]);
 });

@@ -58,11 +58,11 @@ test('six questions have three options each, one of them right, and a lesson', (
   expect(new Set(QUESTIONS.map(({ right }) => right)).size).toBe(3);
 });
 
-const transformed = async (html: string): Promise<string> => {
+const transformed = async (html: string, filename = 'demo/lessons/index.html'): Promise<string> => {
   const { transformIndexHtml } = lessonStills() as unknown as {
     transformIndexHtml: { handler: (html: string, context: { filename: string }) => Promise<string> };
   };
-  return transformIndexHtml.handler(html, { filename: 'demo/lessons/index.html' });
+  return transformIndexHtml.handler(html, { filename });
 };
 
 test('contents and schedule name the lessons of the folder, and no other', async () => {
@@ -79,4 +79,15 @@ test('contents and schedule name the lessons of the folder, and no other', async
     '0:28  70 min  Both ',
     '1:38  5 min  End ',
   ]);
+});
+
+test('each lesson links the next, the last one the questions, and no other page has such a link', async () => {
+  const linked = async (folder: string) =>
+    /Next: <a href="([^"]+)"/.exec(await transformed('<main></main>', `demo/lessons/${folder}/index.html`))?.[1];
+  const folders = lessons().map(({ folder }) => folder);
+  expect(await Promise.all(folders.map(linked))).toEqual([
+    ...folders.slice(1).map((folder) => `../${folder}/index.html`),
+    '../index.html#questions',
+  ]);
+  expect(await linked('teach')).toBeUndefined();
 });

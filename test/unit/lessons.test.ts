@@ -5,7 +5,15 @@ import { expect, test, vi } from 'vitest';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
 import * as lossExercises from '../../demo/lessons/2-losses/exercises.ts';
-import { curveTokens, ownCurve, ratioCurve, settingOf } from '../../demo/lessons/2-losses/losses.ts';
+import {
+  batchTokens,
+  curveTokens,
+  ownCurve,
+  ownOnTokens,
+  ratioCurve,
+  settingOf,
+  tokenGradients,
+} from '../../demo/lessons/2-losses/losses.ts';
 import { DRAWN, drawnCurve, PUBLISHED } from '../../demo/lessons/2-losses/plots.ts';
 import * as losses from '../../demo/lessons/2-losses/stills.ts';
 import { authorsOf } from '../../demo/lessons/4-tools/authors.ts';
@@ -198,6 +206,21 @@ test('a curve is the loss that a run descends, and an own loss can be drawn with
   expect(own.held).toEqual(library.held);
 });
 
+test('an own loss pulls the recorded tokens as the library does, if it is the loss of the library', async () => {
+  const { groups, updates } = losses.RECORDED;
+  const { rows, logProbs } = losses.rowsAfter(groups, updates.length - 1);
+  const rule = await Rule.open('loss', lossExercises.EXERCISES[0].answer as string, BUSY_MS);
+  const given = await rule.run(batchTokens(rows, logProbs, [0.2, 0.28]));
+  rule.close();
+  const o = { logProbs, maxResponseLength: losses.MAX_LENGTH };
+  const [own, [library]] = [ownOnTokens(rows, given, o), tokenGradients(rows, ['dapo'], o)];
+  own.tokens.grad.forEach((grads, s) =>
+    grads.forEach((grad, t) => expect(grad).toBeCloseTo(library.tokens.grad[s][t], 7)),
+  );
+  for (const share of ['heldShare', 'rightShare', 'effectiveShare'] as const)
+    expect(own[share]).toBeCloseTo(library[share], 4);
+});
+
 test('the program of lesson 2 prints the pulls of its figure', async () => {
   const table = vi.spyOn(console, 'table').mockImplementation(() => {});
   vi.spyOn(console, 'log').mockImplementation(() => {});
@@ -229,16 +252,47 @@ test('every token of a recorded try has an author, and the shares of the pull ad
   }
 });
 
-test('the longer run of lesson 4 has the numbers of docs/lab/page.md', () => {
-  const page = readFileSync('docs/lab/page.md', 'utf8');
-  expect(page).toContain(`| reward tool calls | 0.14, 1.00 | ${tools.LONG_CALLS.join(', ')} |`);
+test('the run on tool calls is tested at every step of its prediction, and ends without a right answer', () => {
+  expect(tools.CALL_STEPS).toEqual([0, 10, 20, 30, 40]);
+  expect(tools.CALL_SHARES[1]).toBeGreaterThan(tools.CALL_SHARES[0]);
+  expect(tools.CALL_SHARES.at(-1)).toBeLessThan(0.1);
 });
 
-test('turns with the outcome at the end have the advantages of leave-one-out', () => {
-  const [, group] = losses.RECORDED.groups;
-  const advantages = tools.turnAdvantages(group, tools.outcomeTurns(group));
-  expect(advantages[0].turns).toEqual([1, 1, 1]);
-  expect(advantages[0].whole).toBeCloseTo(2.475, 3);
+test('turns of the recorded games have the advantages of what was earned from them on, less the mean of the others', () => {
+  const rewards = tools.GAMES.map(({ turnRewards }) => turnRewards);
+  const toGo = (own: number[], turn: number) => own.slice(turn).reduce((a, b) => a + b, 0);
+  const advantages = tools.turnAdvantages(rewards);
+  rewards.forEach((own, s) =>
+    own.forEach((_, turn) => {
+      const reached = rewards.filter((other, k) => k !== s && other.length > turn);
+      const others = reached.length > 0 ? reached.map((other) => toGo(other, turn)) : [];
+      if (others.length === 0) return;
+      const mean = others.reduce((a, b) => a + b) / others.length;
+      expect(advantages[s].turns[turn]).toBeCloseTo(toGo(own, turn) - mean, 9);
+    }),
+  );
+  const scores = rewards.map((own) => toGo(own, 0));
+  advantages.forEach(({ whole }, s) => expect(whole).toBeCloseTo(advantagesBy('grpo', scores)[s], 9));
+  expect(tools.GAMES.map(({ end }) => end)).toContain('won');
+  for (const { moves, turnRewards } of tools.GAMES)
+    expect(moves.map(({ reply }) => reply.startsWith('Not a free cell'))).toEqual(
+      turnRewards.map((own) => own === -0.1),
+    );
+});
+
+test('a first move that costs 1 makes the won game of lesson 4 worse than the mean, and by turns only that move', () => {
+  const won = tools.GAMES.findIndex(({ end }) => end === 'won');
+  const rewards = tools.GAMES.map(({ turnRewards }, s) => (s === won ? [-1, ...turnRewards.slice(1)] : turnRewards));
+  const { turns, whole } = tools.turnAdvantages(rewards)[won];
+  expect(whole).toBeLessThan(0);
+  expect(turns[0]).toBeLessThan(0);
+  for (const later of turns.slice(1)) expect(later).toBeGreaterThan(0);
+});
+
+test('the toy task of lesson 4 is the one that turnCredit.test.ts measures', () => {
+  const measured = readFileSync('test/unit/turnCredit.test.ts', 'utf8').replace(/\s+\*\s+/g, ' ');
+  const { 'toy-turns': turns, 'toy-whole': whole } = tools.NUMBERS;
+  expect(measured).toContain(`Measured: ${turns} samples against ${whole} until`);
 });
 
 test('the program of lesson 4 has the tries of the exercise, and the rewards of the task', async () => {

@@ -2,9 +2,13 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { METRICS } from '../../demo/lessons/3-run/stills.ts';
+import { CHARTS as FAULT_CHARTS } from '../../demo/lessons/7-faults/runs.ts';
+import { CHARTS } from '../../demo/views/charts/specs.ts';
 import { bootstrapMetrics } from '../../src/grpo/bootstrap.ts';
 import { rolloutCorrection } from '../../src/grpo/correction/correct.ts';
 import { dataMetrics, validationMetrics } from '../../src/grpo/metrics.ts';
+import { METRIC_DOCS, metricDoc } from '../../src/report/metricDocs.ts';
 import type { Trajectory } from '../../src/rollout/types.ts';
 
 const PAGE = 'docs/reference/metrics.md';
@@ -110,6 +114,23 @@ test('each metric of the page is in the code', () => {
     computed.some((known) => ofPage(name).test(known)) ||
     patterns.some((pattern) => pattern.test(name.replace(/<\w+>/g, 'x')));
   expect(named.filter((name) => !isWritten(name))).toEqual([]);
+});
+
+test.each(Object.entries(METRIC_DOCS))('the page says of %s what the charts say', (name, { means, healthy }) => {
+  const row = readFileSync(PAGE, 'utf8')
+    .split('\n')
+    .find((line) => line.startsWith(`| \`${name}\` |`));
+  const [, , what, , good] = row?.split('|').map((cell) => cell.trim()) ?? [];
+  expect([what?.split(';')[0], good]).toEqual([means.split(';')[0], healthy]);
+  expect(what?.startsWith(means)).toBe(true);
+  expect(metricDoc(name.replace('<set>', 'gsm8k').replace('<n>', '1'))).toBe(METRIC_DOCS[name]);
+});
+
+test('every metric that the page, a report or a lesson draws has a text', () => {
+  const charts = CHARTS.flatMap(({ hint }) => hint);
+  expect(charts.every((hint) => hint.length > 20 && !/samples?\b|`/.test(hint))).toBe(true);
+  const drawn = [...METRICS.map(({ metric }) => metric), ...Object.keys(FAULT_CHARTS)];
+  expect(drawn.filter((name) => metricDoc(name) === undefined)).toEqual([]);
 });
 
 /** Only in the table of `webgrpo replay`. */

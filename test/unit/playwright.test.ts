@@ -11,6 +11,7 @@ import * as Comlink from 'comlink';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { webGpuLaunchOptions } from '../../src/cli/chromium.mjs';
 import { decode, encode, MessageLink } from '../../src/cli/chromium/messageLink.ts';
+import { trainInPage } from '../../src/cli/chromium/trainInPage.ts';
 import { openPageEngine } from '../../src/cli/chromium/pageEngine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { judgeCourse } from '../../src/report/course.ts';
@@ -79,6 +80,29 @@ describe('in a page', () => {
     expect((await engine.lost).name).toBe('DeviceLostError');
     await expect(engine.model.exportWeights()).rejects.toThrow(/^The engine worker died: The page of the engine was/);
     engine.destroy();
+  });
+
+  test('the fixture trains two steps in the page, and attaches its report and its lines', async () => {
+    const page = await browser.newPage();
+    const attached: Record<string, string> = {};
+    const info = {
+      outputPath: (...parts: string[]) => join(defaultLocalDir, 'results', ...parts),
+      attach: async (name: string, { path = '', body = '' }: { path?: string; body?: string | Buffer } = {}) => {
+        attached[name] = path || String(body);
+      },
+    };
+    const overrides = [...SETTINGS, 'trainer.totalTrainingSteps=2'];
+    const run = await trainInPage(page, info, 'configs/gsm8k-tool.yaml', { overrides });
+    expect(run.history.map((line) => line['training/global_step'])).toEqual([1, 2]);
+    expect(run.history.map((line) => line['critic/score/mean'])).toEqual([expect.any(Number), expect.any(Number)]);
+    expect(run.summary).toMatchObject({ steps: 2 });
+    expect(run.folder).toBe(info.outputPath('runs', 'gsm8k-tool'));
+    expect(attached['report.html']).toBe(join(run.folder, 'report.html'));
+    expect(attached['train.log']).toBe(`${run.log.join('\n')}\n`);
+    // A page without an engine ends a run with its error, and the lines so far are attached.
+    await page.close();
+    await expect(trainInPage(page, info, 'configs/gsm8k-tool.yaml', { overrides })).rejects.toThrow();
+    expect(attached['train.log']).not.toBe(`${run.log.join('\n')}\n`);
   });
 });
 

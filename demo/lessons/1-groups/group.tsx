@@ -130,6 +130,7 @@ export function GroupFigure() {
           ),
         }}
       />
+      <p class="note">Dots: rewards. Line: their mean. Band: one spread below and above it.</p>
       <ol class="one-group">
         {tries.map((one, i) => (
           <OneTry

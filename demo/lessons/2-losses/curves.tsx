@@ -1,6 +1,6 @@
 /** Figure 2.1: losses over the ratio, and a loss that the reader writes. */
 
-import { useSignal } from '@preact/signals';
+import { signal, useSignal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
 import type { Rule as OpenRule } from '../../../src/extensions/modules/index.ts';
 import { short, signed } from '../../../src/ui/format.ts';
@@ -22,6 +22,9 @@ import {
   SCALES,
   valuePlot,
 } from './plots.ts';
+
+/** The loss of the reader that figure 2.1 draws; it has a column in figure 2.2. */
+export const ownLoss = signal<OpenRule<'loss'> | undefined>(undefined);
 
 /** Losses that are drawn at first. */
 const FIRST = 'grpo,cispo,sapo';
@@ -48,7 +51,7 @@ export function RatioFigure() {
   const { from, to } = SCALES[scale];
   const ratio = Math.exp(numberOf('log', scale === 'wide' ? Math.log(1.3) : 0, Math.log(from), Math.log(to)));
   const numbers = givenNumbers();
-  const [rule, setRule] = useState<OpenRule<'loss'> | undefined>(undefined);
+  const rule = ownLoss.value;
   const result = useSignal<Checked | undefined>(undefined);
   const own = useOwnCurves(rule, { scale, ratio, numbers, onError: (failed) => (result.value = failed) });
   const shown = (movedTo('show') ?? FIRST).split(',');
@@ -132,7 +135,7 @@ export function RatioFigure() {
         <summary>Change the numbers of a loss</summary>
         <NumberSliders numbers={numbers} />
       </details>
-      {!isHidden('own') && <OwnLoss isDrawn={rule !== undefined} onRule={setRule} result={result} />}
+      {!isHidden('own') && <OwnLoss isDrawn={rule !== undefined} result={result} />}
     </Figure>
   );
 }
@@ -265,20 +268,23 @@ function useOwnCurves(
 }
 
 /** Returns what a sandbox says about a loss that fails. */
-function failure(error: unknown): Checked {
+export function failure(error: unknown): Checked {
   const { line, column, message } = error as { line?: number; column?: number; message: string };
   return { ok: false, says: line === undefined ? message : `Line ${line}: ${message}`, line, column };
 }
 
 interface OwnLossProps {
   isDrawn: boolean;
-  /** Replaces the open loss. */
-  onRule: (next: (before: OpenRule<'loss'> | undefined) => OpenRule<'loss'> | undefined) => void;
   result: { value: Checked | undefined };
 }
 
+function replaceOwn(rule: OpenRule<'loss'> | undefined): void {
+  ownLoss.peek()?.close();
+  ownLoss.value = rule;
+}
+
 /** A loss as code, which figure 2.1 draws. */
-function OwnLoss({ isDrawn, onRule, result }: OwnLossProps) {
+function OwnLoss({ isDrawn, result }: OwnLossProps) {
   const given = movedTo('code');
   const code = useSignal(given ?? START);
   const open = useSignal(given !== undefined);
@@ -286,12 +292,12 @@ function OwnLoss({ isDrawn, onRule, result }: OwnLossProps) {
     try {
       const { Rule } = await import('../../../src/extensions/modules/index.ts');
       const rule = await Rule.open('loss', code.peek());
-      result.value = { ok: true, says: 'Drawn with the others. Change a number and draw it again.' };
+      result.value = {
+        ok: true,
+        says: 'Drawn with the others, and a column of figure 2.2. Change a number and draw it again.',
+      };
       move({ code: code.peek().length <= LONGEST ? code.peek() : undefined });
-      onRule((before) => {
-        before?.close();
-        return rule;
-      });
+      replaceOwn(rule);
     } catch (error) {
       result.value = failure(error);
     }
@@ -299,10 +305,7 @@ function OwnLoss({ isDrawn, onRule, result }: OwnLossProps) {
   const remove = () => {
     result.value = undefined;
     move({ code: undefined });
-    onRule((before) => {
-      before?.close();
-      return undefined;
-    });
+    replaceOwn(undefined);
   };
   useEffect(() => {
     if (given !== undefined) void draw();

@@ -153,20 +153,59 @@ function onTokens(
 ): Omit<LossOnTokens, 'name'> {
   const masks = rows.map(({ mask }) => mask);
   const { weights } = lossWeights(loss, aggregation, masks, { maxResponseLength, globalBatchSize: rows.length });
+  const entries = entriesOf(rows, logProbs, weights);
+  return pullsOf(rows, entries, computePolicyLoss(spec, entries, loss));
+}
+
+/** Returns the tokens of a batch as an own loss reads them. Recorded tokens have no entropy: it is 1 for all. */
+export function batchTokens(
+  rows: readonly LossRow[],
+  logProbs: readonly ArrayLike<number>[],
+  [clipLow, clipHigh]: readonly [number, number],
+): RuleTokens {
+  const { logp, oldLogp, advantages } = entriesOf(rows, logProbs, []);
+  return { advantages, logProbs: logp, oldLogProbs: oldLogp, entropies: advantages.map(() => 1), clipLow, clipHigh };
+}
+
+/** Returns the pull of an own loss that a sandbox computed for `batchTokens`, as a mean over tokens. */
+export function ownOnTokens(
+  rows: readonly LossRow[],
+  { grads }: RuleLosses,
+  { logProbs, maxResponseLength }: { logProbs: readonly ArrayLike<number>[]; maxResponseLength: number },
+): LossOnTokens {
+  const masks = rows.map(({ mask }) => mask);
+  const { weights } = lossWeights({}, 'token-mean', masks, { maxResponseLength, globalBatchSize: rows.length });
+  const entries = entriesOf(rows, logProbs, weights);
+  const grad = grads.map((own, e) => (entries.mask[e] && Math.abs(own) >= NO_SLOPE ? own * entries.weights[e] : 0));
+  return { name: 'own', ...pullsOf(rows, entries, { grad, clipped: grad.map(() => 0) }) };
+}
+
+/** Returns all tokens of a batch in one row, with the first token of each try. */
+function entriesOf(
+  rows: readonly LossRow[],
+  logProbs: readonly ArrayLike<number>[],
+  weights: readonly ArrayLike<number>[],
+) {
   const ends: number[] = [0];
-  for (const { length } of masks) ends.push(ends.at(-1)! + length);
+  for (const { mask } of rows) ends.push(ends.at(-1)! + mask.length);
   const all = (values: readonly ArrayLike<number>[]) => values.flatMap((one) => Array.from(one));
-  const entries = {
+  return {
     logp: all(logProbs),
     oldLogp: all(rows.map((row) => row.logProbs)),
     advantages: rows.flatMap(({ mask, advantage }) => Array.from(mask, () => advantage)),
     weights: all(weights),
-    mask: all(masks),
+    mask: all(rows.map(({ mask }) => mask)),
     seqStart: ends,
   };
-  const { grad, clipped } = computePolicyLoss(spec, entries, loss);
+}
+
+function pullsOf(
+  rows: readonly LossRow[],
+  entries: ReturnType<typeof entriesOf>,
+  { grad, clipped }: { grad: ArrayLike<number>; clipped: ArrayLike<number> },
+): Omit<LossOnTokens, 'name'> {
   const perRow = (values: ArrayLike<number>) =>
-    rows.map((_, s) => Float64Array.from(Array.from(values).slice(ends[s], ends[s + 1])));
+    rows.map((_, s) => Float64Array.from(Array.from(values).slice(entries.seqStart[s], entries.seqStart[s + 1])));
   const trained = entries.mask.flatMap((mask, e) => (mask ? [e] : []));
   const sum = (of: (e: number) => number) => trained.reduce((total, e) => total + of(e), 0);
   const size = sum((e) => Math.abs(grad[e]));

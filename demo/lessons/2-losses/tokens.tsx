@@ -1,6 +1,7 @@
 /** Figure 2.2: the pull of five losses on every token of a real try, after some updates on it. */
 
 import { signal, useComputed, useSignal } from '@preact/signals';
+import { useEffect, useState } from 'preact/hooks';
 import { short, signed } from '../../../src/ui/format.ts';
 import { spoken, type TokenView } from '../../views/inspector/measures.ts';
 import { Tokens } from '../../views/inspector/tokens.tsx';
@@ -9,8 +10,10 @@ import { embedded, isHidden, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Select } from '../kit/figure.tsx';
 import { isPredicted } from '../kit/predict.tsx';
 import { LiveButton } from '../kit/liveButton.tsx';
-import type { LossOnTokens } from './losses.ts';
-import { COLUMN_NAMES, COLUMNS, percent, pullsAfter, RECORDED, shareText } from './stills.ts';
+import { ownLoss } from './curves.tsx';
+import { batchTokens, type LossOnTokens, ownOnTokens } from './losses.ts';
+import { PUBLISHED } from './plots.ts';
+import { COLUMN_NAMES, COLUMNS, MAX_LENGTH, percent, pullsAfter, RECORDED, rowsAfter, shareText } from './stills.ts';
 import type { TokenGroup, TokenTry } from './updates.ts';
 
 /** Seconds from the first press to the last update on two quiet cores: an estimate. 122 s were measured at a load of 35. */
@@ -66,8 +69,10 @@ export function TokensFigure() {
   const tries = differentTries(groups);
   const shown = tries[Math.round(numberOf('try', 0, 0, tries.length - 1))];
   const isCommon = movedTo('colours') === 'common';
-  const chosen = COLUMNS.includes(movedTo('loss') ?? '') ? movedTo('loss')! : COLUMNS[0];
-  const pulls = pullsAfter(groups, u);
+  const own = useOwnPulls(groups, u);
+  const pulls = [...pullsAfter(groups, u), ...(own ? [own] : [])];
+  const named = (name: string) => COLUMN_NAMES[name] ?? 'Yours';
+  const chosen = (pulls.find(({ name }) => name === movedTo('loss')) ?? pulls[0]).name;
   const count = groups.flatMap(({ tries: all }) => all.flatMap(({ mask }) => mask)).reduce((sum, m) => sum + m, 0);
   const views = pulls.map((of) => tokensOf(shown, of, count));
   const selected = useSignal(0);
@@ -81,12 +86,12 @@ export function TokensFigure() {
   const says = !revealed
     ? 'Predict first, or look without a guess. Then the pulls appear.'
     : views[0][place].drawn
-      ? `${word}: ratio ${short(ratio)}. ${COLUMNS.map((name, i) => `${COLUMN_NAMES[name]} ${pullText(views[i][place])}`).join(', ')}.`
+      ? `${word}: ratio ${short(ratio)}. ${pulls.map(({ name }, i) => `${named(name)} ${pullText(views[i][place])}`).join(', ')}.`
       : `${word} was written by a tool or the template, so no loss pulls it.`;
   return (
     <Figure
       number="2.2"
-      title="Five losses on one try"
+      title="The losses on one try"
       says={says}
       source={
         drawn.value
@@ -116,19 +121,15 @@ export function TokensFigure() {
             control="loss"
             label="Loss"
             initial={COLUMNS[0]}
-            options={COLUMNS.map((name) => ({ value: name, name: COLUMN_NAMES[name] }))}
+            options={pulls.map(({ name }) => ({ value: name, name: named(name) }))}
           />
         </div>
       </div>
       {revealed && (
         <div class="by-loss inspector">
           {pulls.map(({ name, heldShare, rightShare, effectiveShare }, i) => (
-            <section
-              key={name}
-              aria-label={COLUMN_NAMES[name]}
-              class={name === chosen ? 'one-loss chosen' : 'one-loss'}
-            >
-              <h4>{COLUMN_NAMES[name]}</h4>
+            <section key={name} aria-label={named(name)} class={name === chosen ? 'one-loss chosen' : 'one-loss'}>
+              <h4>{named(name)}</h4>
               <Tokens
                 tokens={views[i]}
                 places={views[i].map(({ gradient }) =>
@@ -160,7 +161,10 @@ export function TokensFigure() {
       <p class="note">
         Solid underline: made more likely. Dotted: less likely. Double line above: held. Grey: written by a tool. The
         three numbers are over the {count} trained tokens of both groups. Effective share: 100% if all tokens pull
-        equally hard.
+        equally hard.{' '}
+        {own
+          ? 'Yours is the loss of figure 2.1, as a mean over tokens.'
+          : 'A loss that you write in figure 2.1 gets a column here.'}
       </p>
       {!isHidden('live') && (
         <div class="buttons">
@@ -176,6 +180,25 @@ export function TokensFigure() {
       )}
     </Figure>
   );
+}
+
+/** Returns the pull of the reader's loss on all tokens; undefined without one, or if it fails on them. */
+function useOwnPulls(groups: readonly TokenGroup[], u: number): LossOnTokens | undefined {
+  const rule = ownLoss.value;
+  const [pulls, setPulls] = useState<LossOnTokens | undefined>(undefined);
+  useEffect(() => {
+    let isCurrent = true;
+    const show = (next: LossOnTokens | undefined) => isCurrent && setPulls(next);
+    const { rows, logProbs } = rowsAfter(groups, u);
+    rule
+      ?.run(batchTokens(rows, logProbs, [PUBLISHED.low, PUBLISHED.high]))
+      .then((losses) => show(ownOnTokens(rows, losses, { logProbs, maxResponseLength: MAX_LENGTH })))
+      .catch(() => show(undefined)); // figure 2.1 says why
+    return () => {
+      isCurrent = false;
+    };
+  }, [rule, groups, u]);
+  return rule && pulls;
 }
 
 /** Updates the model in this tab on the same two groups. */

@@ -2,7 +2,9 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { short } from '../../../src/ui/format.ts';
+import { metricHint } from '../../../src/report/metricDocs.ts';
 import type { Recording } from '../../recorded/recording.ts';
+import { asTries } from '../../views/glossary.ts';
 import { Conversation } from '../../views/tries/conversation.tsx';
 import { isHidden, move, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Slider } from '../kit/figure.tsx';
@@ -23,7 +25,7 @@ export function CurvesFigure() {
     const one = value(metric);
     return one === undefined ? 'not measured' : short(one);
   };
-  const says = `${chosen.title} is ${known(chosen.metric)} at step ${at}. It is ${chosen.means}. ${chosen.healthy}`;
+  const says = `${chosen.title} is ${known(chosen.metric)} at step ${at}. ${asTries(metricHint(chosen.metric))}`;
   return (
     <Figure
       number="3.3"

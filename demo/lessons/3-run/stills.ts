@@ -138,81 +138,28 @@ export const NUMBERS: Readonly<Record<string, string>> = {
   'whole-loss-last': wholeAt('actor/pg_loss', 80).toFixed(3).replace('-', '\u2212'),
 };
 
-/** A metric of figure 3.3. */
-export interface MetricDoc {
+/** A metric of figure 3.3, and the range of its axis. */
+export interface ShownMetric {
   id: string;
   title: string;
   metric: string;
   most: number;
   least?: number;
-  means: string;
-  healthy: string;
 }
 
 /** Metrics of figure 3.3, in the order in which to read them. */
-export const METRICS: readonly MetricDoc[] = [
-  {
-    id: 'reward',
-    title: 'Reward',
-    metric: 'critic/score/mean',
-    most: 1,
-    means: 'the mean reward of the tries that the step learned from',
-    healthy: 'It rises, with jumps: each step has other problems.',
-  },
-  {
-    id: 'pass',
-    title: 'pass@1',
-    metric: 'val-core/gsm8k-tool/acc/mean@1',
-    most: 1,
-    means: 'the share of right first tries at problems that are never trained on',
-    healthy: 'It rises with the reward. If only the reward rises, read the tries.',
-  },
-  {
-    id: 'entropy',
-    title: 'Entropy',
-    metric: 'actor/entropy',
-    most: 0.1,
-    means: 'how unsure the model is of its next token',
-    healthy: 'It falls slowly. At 0 all tries of a group are the same, and nothing is left to compare.',
-  },
-  {
-    id: 'kl',
-    title: 'KL',
-    metric: 'actor/ppo_kl',
-    most: 0.004,
-    least: -0.004,
-    means: 'how far the updates of one step moved the model from the one that drew the tries',
-    healthy: 'It stays near 0. A spike is a step that went too far.',
-  },
-  {
-    id: 'grad',
-    title: 'Gradient norm',
-    metric: 'actor/grad_norm',
-    most: 1.5,
-    means: 'how strongly the step pulls at the weights',
-    healthy: 'It is steady, and falls when there is little left to learn. Sudden growth comes before a collapse.',
-  },
-  {
-    id: 'length',
-    title: 'Length',
-    metric: 'response_length/mean',
-    most: 60,
-    means: 'the mean number of tokens of a try',
-    healthy: 'It depends on the task. If it runs into its limit, answers are cut off.',
-  },
-  {
-    id: 'loss',
-    title: 'Loss',
-    metric: 'actor/pg_loss',
-    most: 0.7,
-    least: -0.7,
-    means: 'the number whose slope is followed; its own value means little',
-    healthy: 'It can be anything near 0. Do not judge a run by it.',
-  },
+export const METRICS: readonly ShownMetric[] = [
+  { id: 'reward', title: 'Reward', metric: 'critic/score/mean', most: 1 },
+  { id: 'pass', title: 'pass@1', metric: 'val-core/gsm8k-tool/acc/mean@1', most: 1 },
+  { id: 'entropy', title: 'Entropy', metric: 'actor/entropy', most: 0.1 },
+  { id: 'kl', title: 'KL', metric: 'actor/ppo_kl', most: 0.004, least: -0.004 },
+  { id: 'grad', title: 'Gradient norm', metric: 'actor/grad_norm', most: 1.5 },
+  { id: 'length', title: 'Length', metric: 'response_length/mean', most: 60 },
+  { id: 'loss', title: 'Loss', metric: 'actor/pg_loss', most: 0.7, least: -0.7 },
 ];
 
 /** Draws a metric of the recorded run, with a line at a step. */
-export function metricPlot({ title, metric, least = 0, most }: MetricDoc, at: number | undefined): string {
+export function metricPlot({ title, metric, least = 0, most }: ShownMetric, at: number | undefined): string {
   const points = RECORDED.whole.metrics[metric];
   const [from, to] = [points.find(([step]) => step > 0)!, points.at(-1)!];
   const label = `${title}: ${short(from[1])} at step ${from[0]}, ${short(to[1])} at step ${to[0]}.`;

@@ -8,9 +8,9 @@ import { embedded, isHidden, move, movedTo, numberOf } from '../kit/address.ts';
 import { CodeField } from '../kit/exercise.tsx';
 import { Figure, Select, Slider } from '../kit/figure.tsx';
 import { LiveButton } from '../kit/liveButton.tsx';
-import { isPredicted } from '../kit/predict.tsx';
+import { isPredicted, predictedCurve } from '../kit/predict.tsx';
 import { cheatPlot } from './plots.ts';
-import { type CheatRun, RECORDED, runInWords } from './stills.ts';
+import { CALL_STEPS, type CheatRun, RECORDED, runInWords } from './stills.ts';
 
 /** The page's presets with the recorded rewards, by the names that the recording has. */
 const [calls, length, form] = CHEATS;
@@ -28,10 +28,13 @@ const drawn = signal<LiveRun | undefined>(undefined);
 
 /** Figure 4.3. */
 export function CheatFigure() {
-  const revealed = embedded !== null || isPredicted('4.3');
   const pays = movedTo('pays') ?? RECORDED.runs[0].pays;
+  const prediction = pays === 'calls' ? '4.3 calls' : '4.3';
+  const revealed = embedded !== null || drawn.value !== undefined || isPredicted(prediction);
   const recorded = RECORDED.runs.find((run) => run.pays === pays) ?? RECORDED.runs[0];
   const run: LiveRun = drawn.value ?? recorded;
+  const isGuessed = pays === 'calls' && drawn.value === undefined;
+  const guess = isGuessed ? predictedCurve('4.3 calls')?.map((value, i) => [CALL_STEPS[i], value] as const) : undefined;
   const last = run.steps.at(-1)?.[0] ?? 0;
   const withTries = [...new Set(run.tries.map(({ step }) => step))];
   const at = Math.round(numberOf('step', last, Math.min(1, last), Math.max(1, last)));
@@ -41,7 +44,7 @@ export function CheatFigure() {
   );
   const tries = run.tries.filter(({ step }) => step === shownStep);
   const says = !revealed
-    ? 'Predict first, or look without a guess. Then the curves appear.'
+    ? `Predict first ${pays === 'calls' ? 'below' : 'above'}, or look without a guess. Then the curves appear.`
     : run.steps.length === 0
       ? 'The first step is running.'
       : runInWords(run);
@@ -53,7 +56,7 @@ export function CheatFigure() {
       source={
         drawn.value
           ? 'Trained in this tab: 8 problems of 8 tries a step, 64 held-out problems every ten steps (dots).'
-          : `Recorded: ${recorded.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}, ${RECORDED.date}, one seed. Dots: 64 held-out problems.`
+          : `Recorded: ${recorded.command}, commit ${recorded.commit}, ${RECORDED.adapter}, ${RECORDED.date}, one seed. Dots: 64 held-out problems.${guess ? ' Dotted: your curve.' : ''}`
       }
     >
       {RECORDED.runs.length > 1 && (
@@ -71,7 +74,9 @@ export function CheatFigure() {
         <>
           <div
             class="svg"
-            dangerouslySetInnerHTML={{ __html: cheatPlot(run, at, says, drawn.value ? STEPS : undefined) }}
+            dangerouslySetInnerHTML={{
+              __html: cheatPlot({ ...run, guess }, at, says, drawn.value ? STEPS : undefined),
+            }}
           />
           {last > 0 && (
             <>

@@ -1,11 +1,16 @@
-/** Live training of figure 4.3: the shipped model on the reader's reward, in small steps. The weights are put back at the end. */
+/**
+ * Live parts of lesson 4, by the shipped model: a problem of the reader with the reader's tool (figure 4.2), and training on the reader's reward
+ * in small steps (figure 4.3), after which the weights are put back.
+ */
 
+import { answer, questionOf } from '../../../src/extensions/ask/index.ts';
 import { Learner } from '../../../src/extensions/learner/index.ts';
-import { Rule } from '../../../src/extensions/modules/index.ts';
+import { Rule, toolOf } from '../../../src/extensions/modules/index.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { GrpoTrainer } from '../../../src/grpo/trainer.ts';
 import { type LoggedRollout, loggedRollouts } from '../../../src/runs/rollouts.ts';
-import { type OpenRule, rewardBy } from '../../training/ruleParts.ts';
+import type { Message } from '../../../src/tasks/task.ts';
+import { type OpenRule, rewardBy, withTool } from '../../training/ruleParts.ts';
 import { live } from '../kit/live.ts';
 
 /** Problems of a step and of the held-out test. */
@@ -59,6 +64,42 @@ export async function trainOn(code: string, steps: number, { onStep, onHeldOut, 
       } finally {
         await learner.zeroGrad();
         await learner.loadState(start);
+      }
+    }, signal);
+  } finally {
+    rule.close();
+  }
+}
+
+/** Tries at a problem of the reader. */
+export const OWN_TRIES = 8;
+
+interface AskEvents {
+  /** Called with the messages of a try after the problem, as it ends. */
+  onTry: (messages: readonly Message[]) => void;
+  signal: AbortSignal;
+}
+
+/** Samples tries at a problem with a tool as code. Throws RuleError if the tool does not load, and InputError for a problem that is too long. */
+export async function answerWith(code: string, text: string, { onTry, signal }: AskEvents): Promise<void> {
+  const rule = await Rule.open('tool', code);
+  try {
+    const tool = await toolOf(rule);
+    await live(async ({ config, engine, task }) => {
+      const { rollout, tokenizer } = engine;
+      const problem = await questionOf(task, text);
+      const asked = { config, rollout, tokenizer, problem, signal, task: { ...task, tools: withTool(task, tool) } };
+      const one = async (_: unknown, i: number) => {
+        const { messages } = await answer({ ...asked, key: [config.seed, i] });
+        if (!signal.aborted) onTry(messages);
+      };
+      try {
+        await Promise.all(Array.from({ length: OWN_TRIES }, one));
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      } finally {
+        await rollout.resetCache(0);
+        await rollout.takeStats();
       }
     }, signal);
   } finally {

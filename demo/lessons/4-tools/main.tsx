@@ -2,12 +2,13 @@
 
 import './lesson.css';
 import { move } from '../kit/address.ts';
-import { Predict } from '../kit/predict.tsx';
+import { short } from '../../../src/ui/format.ts';
+import { Predict, PredictCurve } from '../kit/predict.tsx';
 import { openLesson } from '../kit/shell.tsx';
 import { CheatFigure } from './cheat.tsx';
 import { EXERCISES } from './exercises.ts';
 import { MaskFigure, TurnsFigure } from './masks.tsx';
-import { NUMBERS } from './stills.ts';
+import { CALL_SHARES, CALL_STEPS, NUMBERS } from './stills.ts';
 import { ToolFigure } from './tool.tsx';
 
 const TRUTH = `It went from ${NUMBERS['right-first']} to ${NUMBERS['right-last']} in ${NUMBERS['step-last']} steps.`;
@@ -38,6 +39,19 @@ const Form = () => (
   />
 );
 
+const Calls = () => (
+  <PredictCurve
+    id="4.3 calls"
+    onLocked={() => move({ pays: 'calls', step: undefined })}
+    steps={CALL_STEPS}
+    of="share of right answers"
+    question="Every tool call earns a fifth, right answers earn nothing. Draw the share of held-out problems solved over 40 steps: with the pointer, or with the sliders."
+    means={(values) =>
+      `You drew ${values.map(short).join(', ')}. The run had ${CALL_SHARES.map(short).join(', ')}. Figure 4.3 shows both now.`
+    }
+  />
+);
+
 openLesson({
   figures: {
     '4.1': () => <MaskFigure />,
@@ -45,6 +59,6 @@ openLesson({
     '4.3': () => <CheatFigure />,
     '4.4': () => <TurnsFigure />,
   },
-  predictions: { '4.3': () => <Form /> },
+  predictions: { '4.3': () => <Form />, '4.3 calls': () => <Calls /> },
   exercises: EXERCISES,
 });

@@ -4,7 +4,7 @@ import { short, signed } from '../../../src/ui/format.ts';
 import { embedded, move, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Select } from '../kit/figure.tsx';
 import { AUTHORS, authoredTokens } from './authors.ts';
-import { authorShares, outcomeTurns, TRAINED, turnAdvantages, UPDATED } from './stills.ts';
+import { authorShares, GAMES, RECORDED, TRAINED, turnAdvantages, UPDATED } from './stills.ts';
 import { percent } from '../2-losses/stills.ts';
 
 const SOURCE = `Recorded: ${UPDATED.command}, commit ${UPDATED.commit}, ${UPDATED.adapter}, ${UPDATED.date}.`;
@@ -69,12 +69,17 @@ export function MaskFigure() {
   );
 }
 
+/** The first game that was won. */
+const WON = GAMES.findIndex(({ end }) => end === 'won');
+/** Most turns of a game. */
+const TURNS = Math.max(...GAMES.map(({ turnRewards }) => turnRewards.length));
+
 /** Returns the rewards of the turns, as the reader set them. */
-function givenTurns(outcome: readonly number[][]): number[][] {
+function givenTurns(): number[][] {
   const parts = movedTo('turns')?.split(',') ?? [];
   let at = 0;
-  return outcome.map((turns) =>
-    turns.map((own) => {
+  return GAMES.map(({ turnRewards }) =>
+    turnRewards.map((own) => {
       const part = parts[at++] ?? '';
       const value = part === '' ? NaN : Number(part);
       return Number.isFinite(value) ? Math.min(1, Math.max(-1, value)) : own;
@@ -84,10 +89,8 @@ function givenTurns(outcome: readonly number[][]): number[][] {
 
 /** Figure 4.4. */
 export function TurnsFigure() {
-  const group = UPDATED.groups[movedTo('group') === 'A' ? 0 : 1];
-  const outcome = outcomeTurns(group);
-  const rewards = givenTurns(outcome);
-  const advantages = turnAdvantages(group, rewards);
+  const rewards = givenTurns();
+  const advantages = turnAdvantages(rewards);
   const set = (s: number, turn: number, to: number) =>
     move({
       turns: rewards
@@ -95,70 +98,93 @@ export function TurnsFigure() {
         .flat()
         .join(','),
     });
-  const best = advantages.reduce((most, { whole }, s) => (whole > advantages[most].whole ? s : most), 0);
-  const says = `Try ${best + 1} has advantage ${signed(advantages[best].whole)} as a whole by GRPO. Turn by turn it has ${advantages[best].turns.map(signed).join(', ')}.`;
+  const game = Math.round(numberOf('game', WON, 0, GAMES.length - 1));
+  const { moves, end } = GAMES[game];
+  const { turns, whole } = advantages[game];
+  const says = `Game ${game + 1}, ${end}: every move has advantage ${signed(whole)} by GRPO. Turn by turn they have ${turns.map(signed).join(', ')}.`;
   return (
     <Figure
       number="4.4"
       title="Reward of each turn"
       says={says}
-      source={`${SOURCE} This task pays at the end only, so at first the outcome is in the last turn.`}
+      source={`Recorded: ${RECORDED.game.command}, commit ${RECORDED.game.commit}, ${RECORDED.adapter}. The model moves nearly at random.`}
     >
-      <div class="controls">
-        <Select
-          control="group"
-          label="Group"
-          initial="B"
-          resets={['turns']}
-          options={[
-            { value: 'A', name: 'A: 4 of 8 right' },
-            { value: 'B', name: 'B: 1 of 8 right' },
-          ]}
-        />
-      </div>
       <div class="scroll" tabindex={0} role="group" aria-label="Rewards and advantages of the turns">
         <table class="turn-table">
           <thead>
             <tr>
-              <th>try</th>
-              <th>turn</th>
-              <th>reward</th>
-              <th>turn_loo</th>
+              <th>game</th>
+              {Array.from({ length: TURNS }, (_, turn) => (
+                <th key={turn}>turn {turn + 1}</th>
+              ))}
               <th>GRPO</th>
             </tr>
           </thead>
           <tbody>
-            {rewards.flatMap((own, s) =>
-              own.map((reward, turn) => (
-                <tr key={`${s}-${turn}`}>
-                  <td>{turn === 0 ? s + 1 : ''}</td>
-                  <td>{turn + 1}</td>
-                  <td>
-                    <input
-                      type="range"
-                      min={-1}
-                      max={1}
-                      step={0.1}
-                      value={reward}
-                      aria-label={`Reward of try ${s + 1}, turn ${turn + 1}`}
-                      aria-valuetext={short(reward)}
-                      onInput={(event) => set(s, turn, Number(event.currentTarget.value))}
-                    />
-                    <output>{short(reward)}</output>
-                  </td>
-                  <td>{signed(advantages[s].turns[turn])}</td>
-                  <td>{turn === 0 ? signed(advantages[s].whole) : ''}</td>
-                </tr>
-              )),
-            )}
+            {rewards.map((own, s) => (
+              <tr key={s} class={s === game ? 'chosen' : ''}>
+                <td>
+                  {s + 1}: {GAMES[s].end}
+                </td>
+                {Array.from({ length: TURNS }, (_, turn) =>
+                  turn < own.length ? (
+                    <td key={turn}>
+                      <span>
+                        pays <output>{short(own[turn])}</output>
+                      </span>
+                      <input
+                        type="range"
+                        min={-1}
+                        max={1}
+                        step={0.1}
+                        value={own[turn]}
+                        aria-label={`Reward of game ${s + 1}, turn ${turn + 1}`}
+                        aria-valuetext={short(own[turn])}
+                        onInput={(event) => set(s, turn, Number(event.currentTarget.value))}
+                      />
+                      <b>{signed(advantages[s].turns[turn])}</b>
+                    </td>
+                  ) : (
+                    <td key={turn} />
+                  ),
+                )}
+                <td>
+                  <b>{signed(advantages[s].whole)}</b>
+                </td>
+              </tr>
+            ))}
           </tbody>
         </table>
       </div>
+      <p class="note">Bold: the advantage of the turn by turn_loo, and of the whole game by GRPO.</p>
       {movedTo('turns') !== undefined && embedded === null && (
         <button type="button" onClick={() => move({ turns: undefined })}>
           Put the rewards back
         </button>
       )}
+      <div class="controls">
+        <Select
+          control="game"
+          label="Show game"
+          initial={`${WON}`}
+          options={GAMES.map((one, i) => ({ value: `${i}`, name: `${i + 1}: ${one.end}` }))}
+        />
+      </div>
+      <ol class="boards">
+        <li>
+          <pre>{RECORDED.game.first.replace('Play X.\n', '')}</pre>
+          <span class="note">start</span>
+        </li>
+        {moves.map(({ move: written, reply }, turn) => (
+          <li key={turn}>
+            <pre>{/(?:[1-9XO]{3}\n){2}[1-9XO]{3}/.exec(reply)?.[0]}</pre>
+            <span class="note">
+              turn {turn + 1}: {written.trim() === '' ? 'nothing' : written}
+              {reply.startsWith('Not') ? ', illegal' : ''}
+            </span>
+          </li>
+        ))}
+      </ol>
     </Figure>
   );
 }

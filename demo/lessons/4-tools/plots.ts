@@ -7,19 +7,31 @@ interface Drawn {
   steps: readonly (readonly [number, number, number])[];
   /** Step, share of held-out problems solved. */
   heldOut: readonly (readonly [number, number])[];
+  /** Step and share of held-out problems, as the reader drew them. */
+  guess?: readonly (readonly [number, number])[] | undefined;
 }
 
 const SIZE = { width: 420, height: 240, left: 26, right: 64, top: 12, bottom: 38 };
 
 /** @param at marked step @param most last step of the axis; default: the last one of the run */
-export function cheatPlot({ steps, heldOut }: Drawn, at: number | undefined, label: string, most?: number): string {
+export function cheatPlot(
+  { steps, heldOut, guess = [] }: Drawn,
+  at: number | undefined,
+  label: string,
+  most?: number,
+): string {
   const { width, height, left, right, top, bottom } = SIZE;
   const last = Math.max(1, most ?? steps.at(-1)?.[0] ?? 1);
   const highest = Math.max(1, ...steps.map(([, paid]) => paid));
   const x = (step: number) => left + (step / last) * (width - left - right);
   const y = (value: number) => height - bottom - (value / highest) * (height - top - bottom);
+  const path = (className: string, points: readonly (readonly number[])[]) =>
+    `<polyline class="${className}" points="${points.map(([step, value]) => `${round(x(step))},${round(y(value))}`).join(' ')}"/>`;
   const curve = (className: string, of: 1 | 2) =>
-    `<polyline class="${className}" points="${steps.map((step) => `${round(x(step[0]))},${round(y(step[of]))}`).join(' ')}"/>`;
+    path(
+      className,
+      steps.map((step) => [step[0], step[of]]),
+    );
   const end = steps.at(-1);
   // Names at the ends must not cover each other.
   const [paidY, rightY] = end ? [y(end[1]), y(end[2])] : [0, 0];
@@ -32,6 +44,7 @@ export function cheatPlot({ steps, heldOut }: Drawn, at: number | undefined, lab
     ...[0, last / 2, last].map((step) => text('tick middle', x(step), height - bottom + 16, `${Math.round(step)}`)),
     text('tick middle', x(last / 2), height - 4, 'step'),
     at === undefined ? '' : line('mean', x(at), top, x(at), height - bottom),
+    guess.length > 0 ? path('curve guess', guess) : '',
     curve('curve paid', 1),
     curve('curve wanted', 2),
     ...heldOut.map(([step, share]) => `<circle class="dot" cx="${round(x(step))}" cy="${round(y(share))}" r="4"/>`),

@@ -1,6 +1,6 @@
 /** Data of lesson 4, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
 
-import { computeAdvantages, turnCount, turnIndices } from '../../../src/grpo/advantages/index.ts';
+import { computeAdvantages } from '../../../src/grpo/advantages/index.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { short, signed } from '../../../src/ui/format.ts';
 import { tokenGradients } from '../2-losses/losses.ts';
@@ -14,6 +14,7 @@ import data from './recorded.json' with { type: 'json' };
 export interface CheatRun {
   pays: string;
   command: string;
+  commit: string;
   /** Step, mean reward, share of right tries. */
   steps: [number, number, number][];
   /** Step, share of held-out problems solved at the first try. */
@@ -23,12 +24,13 @@ export interface CheatRun {
 }
 
 interface Recorded {
-  commit: string;
   adapter: string;
   date: string;
   runs: CheatRun[];
   /** Tries of the page's recorded run, one for each of eight problems, near its end. */
   tools: { command: string; commit: string; tries: LoggedRollout[] };
+  /** A group of games: the first board, and of each try the rewards of its turns, and its moves and boards in turns. */
+  game: { command: string; commit: string; first: string; tries: { turnRewards: number[]; texts: string[] }[] };
 }
 
 export const RECORDED = data as unknown as Recorded;
@@ -66,33 +68,32 @@ export interface TurnAdvantages {
   whole: number;
 }
 
-/** Returns the advantages of a group's tries whose turns earned `turnRewards`. */
-export function turnAdvantages({ tries }: TokenGroup, turnRewards: readonly number[][]): TurnAdvantages[] {
-  const masks = tries.map(({ mask }) => mask);
-  const groups = tries.map(() => 0);
+/** Returns the advantages of a group's tries whose turns earned `turnRewards`. Between two turns a token of the game is read. */
+export function turnAdvantages(turnRewards: readonly number[][]): TurnAdvantages[] {
+  const masks = turnRewards.map((own) => own.flatMap(() => [1, 0]));
+  const groups = turnRewards.map(() => 0);
   const rewards = turnRewards.map((own) => own.reduce((a, b) => a + b, 0));
   const byTurn = computeAdvantages('turn_loo', { rewards, groups, masks, turnRewards });
   const whole = computeAdvantages('grpo', { rewards, groups, masks });
-  return masks.map((mask, s) => {
-    const turns = turnIndices(mask);
-    const first = Array.from({ length: turnCount(mask) }, (_, turn) => turns.indexOf(turn));
-    return { turns: first.map((t) => byTurn[s][t]), whole: whole[s][mask.indexOf(1)] };
-  });
+  return turnRewards.map((own, s) => ({ turns: own.map((_, turn) => byTurn[s][2 * turn]), whole: whole[s][0] }));
 }
 
-/** Returns rewards per turn with the outcome in the last turn, as the task gives them. */
-export const outcomeTurns = ({ tries }: TokenGroup): number[][] =>
-  tries.map(({ mask, reward }) =>
-    Array.from({ length: turnCount(mask) }, (_, turn) => (turn === turnCount(mask) - 1 ? reward : 0)),
-  );
+/** The recorded games: rewards, moves and the end of each. */
+export const GAMES = RECORDED.game.tries.map(({ turnRewards, texts }) => ({
+  turnRewards,
+  /** Move of each turn, as the model wrote it, with what the game replied. */
+  moves: turnRewards.map((_, turn) => ({ move: texts[2 * turn], reply: texts[2 * turn + 1] ?? '' })),
+  end: /You have (.*)\./.exec(texts.at(-1)!)?.[1] ?? 'ended by the third illegal move',
+}));
 
 const [groupA] = UPDATED.groups;
 const [form, calls] = ['form', 'calls'].map((pays) => RECORDED.runs.find((run) => run.pays === pays)!);
 const ends = ({ steps }: CheatRun) => [steps[0], steps.at(-1)!];
 const [[firstForm, lastForm], [firstCalls, lastCalls]] = [ends(form), ends(calls)];
 const held = ({ heldOut }: CheatRun, at: number) => heldOut.at(at)![1].toFixed(2);
-/** Share of held-out problems after 0, 10, 20, 30 and 40 steps with twice as many tries a step, from docs/lab/page.md. */
-export const LONG_CALLS = ['0.37', '0.72', '0.57', '0', '0'];
+/** Steps after which the run on tool calls was tested, and the share of held-out problems solved. */
+export const [CALL_STEPS, CALL_SHARES] = [calls.heldOut.map(([step]) => step), calls.heldOut.map(([, share]) => share)];
+const mostCalls = CALL_SHARES.indexOf(Math.max(...CALL_SHARES));
 const toolShare = authorShares(groupA, TRAINED['tools'].by).tool;
 const otherShare = 1 - authorShares(groupA, TRAINED['all'].by).model;
 
@@ -107,11 +108,13 @@ export const NUMBERS: Readonly<Record<string, string>> = {
   'held-first': held(form, 0),
   'held-last': held(form, -1),
   'step-last': `${lastForm[0]}`,
-  'calls-first': firstCalls[2].toFixed(2),
-  'calls-last': lastCalls[2].toFixed(2),
   'calls-steps': `${lastCalls[0]}`,
-  'calls-peak': LONG_CALLS[1],
-  'calls-end': LONG_CALLS[3],
+  'calls-paid-first': firstCalls[1].toFixed(2),
+  'calls-paid-last': lastCalls[1].toFixed(2),
+  'calls-peak': CALL_SHARES[mostCalls].toFixed(2),
+  'calls-peak-step': `${CALL_STEPS[mostCalls]}`,
+  ...{ 'toy-turns': '201', 'toy-whole': '285' }, // test/unit/turnCredit.test.ts
+  'calls-end': CALL_SHARES.at(-1)!.toFixed(2),
 };
 
 const sharesTable = (): string => {
@@ -133,12 +136,12 @@ const toolTable = (): string => {
 };
 
 const turnTable = (): string => {
-  const [, group] = UPDATED.groups;
-  const rows = turnAdvantages(group, outcomeTurns(group)).map(
-    ({ turns, whole }, i) =>
-      `<tr><td>${i + 1}</td><td>${turns.map(signed).join(', ')}</td><td>${signed(whole)}</td></tr>`,
+  const advantages = turnAdvantages(GAMES.map(({ turnRewards }) => turnRewards));
+  const rows = GAMES.map(
+    ({ moves, end }, i) =>
+      `<tr><td>${i + 1}: ${end}</td><td>${escaped(moves.map(({ move }) => move).join(', '))}</td><td>${advantages[i].turns.map(signed).join(', ')}</td><td>${signed(advantages[i].whole)}</td></tr>`,
   );
-  return `<table><caption>Group B, the outcome in the last turn</caption><thead><tr><th>try</th><th>each turn, turn_loo</th><th>whole try, GRPO</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+  return `<table><caption>Eight games of tic-tac-toe</caption><thead><tr><th>game</th><th>moves</th><th>each turn, turn_loo</th><th>whole game, GRPO</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 };
 
 /** Describes a run for a screen reader. */

@@ -1,11 +1,14 @@
-/** Figure 4.2: a tool as code, compared with the calculator on the calls of a trained model. */
+/** Figure 4.2: a tool as code, compared with the calculator on the calls of a trained model, and used by the shipped model. */
 
 import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
-import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import type { Message } from '../../../src/tasks/task.ts';
+import { calculate } from '../../../src/tasks/tools/calculator.ts';
+import { move, movedTo } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
-import { Figure } from '../kit/figure.tsx';
+import { Figure, useOwnId } from '../kit/figure.tsx';
+import { LiveButton } from '../kit/liveButton.tsx';
 import { RECORDED } from './stills.ts';
 
 interface Call {
@@ -13,12 +16,12 @@ interface Call {
   result: string;
 }
 
-/** Returns the calls of a try with their results. */
-export function callsOf({ messages, promptMessages }: LoggedRollout): Call[] {
-  return messages.slice(promptMessages).flatMap(({ role, content }, m, all) => {
+/** Returns the calls of a try, from its messages after the prompt, with their results. */
+export function callsOf(messages: readonly Message[]): Call[] {
+  return messages.flatMap(({ role, content }, m) => {
     if (role !== 'assistant') return [];
     const written = /"expression":"([^"]*)"/.exec(content);
-    return written ? [{ expression: written[1], result: all[m + 1]?.content ?? '' }] : [];
+    return written ? [{ expression: written[1], result: messages[m + 1]?.content ?? '' }] : [];
   });
 }
 
@@ -38,13 +41,60 @@ export function run({ expression }) {
 }
 `;
 
+/** Longest code that goes into the address. */
+const LONGEST = 4000;
+/** Seconds from the first press to the last try on two quiet cores: an estimate from the recipe's times. */
+const COLD_S = 10;
+
+const { tries } = RECORDED.tools;
+const questionOf = ({ messages, promptMessages }: (typeof tries)[number]) => messages[promptMessages - 1].content;
+
+interface CallRow {
+  /** Heading of the calls. */
+  name: string;
+  calls: readonly { expression: string; calculator: string; yours?: string | undefined }[];
+}
+
+function CallTable({ label, rows }: { label: string; rows: readonly CallRow[] }) {
+  return (
+    <div class="scroll" tabindex={0} role="group" aria-label={label}>
+      <table class="calls">
+        <thead>
+          <tr>
+            <th>call</th>
+            <th>calculator</th>
+            <th>yours</th>
+          </tr>
+        </thead>
+        {rows.map(({ name, calls }, i) => (
+          <tbody key={i}>
+            <tr>
+              <th colSpan={3} scope="rowgroup">
+                {name}
+              </th>
+            </tr>
+            {calls.map(({ expression, calculator, yours }, k) => (
+              <tr key={k}>
+                <td>
+                  <code>{expression}</code>
+                </td>
+                <td>{calculator}</td>
+                <td class={yours !== undefined && yours !== calculator ? 'differs' : ''}>{yours}</td>
+              </tr>
+            ))}
+          </tbody>
+        ))}
+      </table>
+    </div>
+  );
+}
+
 /** Figure 4.2. */
 export function ToolFigure() {
-  const code = useSignal(TOOL);
+  const code = useSignal(movedTo('tool') ?? TOOL);
   const result = useSignal<Checked | undefined>(undefined);
   const yours = useSignal<readonly string[] | undefined>(undefined);
-  const tries = RECORDED.tools.tries;
-  const calls = useMemo(() => tries.map(callsOf), [tries]);
+  const calls = useMemo(() => tries.map((one) => callsOf(one.messages.slice(one.promptMessages))), []);
   const all = calls.flat();
   const agree = yours.value?.filter((output, c) => output === all[c].result).length;
   const says =
@@ -52,9 +102,11 @@ export function ToolFigure() {
       ? `The trained model made ${all.length} calls for ${tries.length} problems. Run your tool on them.`
       : `Your tool agrees with the calculator in ${agree} of ${all.length} calls.`;
   const run = async () => {
+    const text = code.peek();
+    move({ tool: text === TOOL || text.length > LONGEST ? undefined : text });
     try {
       const { Rule, toolOf } = await import('../../../src/extensions/modules/index.ts');
-      const rule = await Rule.open('tool', code.peek());
+      const rule = await Rule.open('tool', text);
       try {
         await toolOf(rule); // checks its description
         const outputs: string[] = [];
@@ -73,6 +125,12 @@ export function ToolFigure() {
     }
   };
   let c = 0;
+  const rows = tries.map((one, i) => ({
+    name: questionOf(one),
+    calls: calls[i].map(({ expression, result: calculator }) => ({
+      ...{ expression, calculator, yours: yours.value?.[c++] },
+    })),
+  }));
   return (
     <Figure
       number="4.2"
@@ -89,35 +147,64 @@ export function ToolFigure() {
       <p class={`result ${result.value?.ok === false ? 'wrong' : ''}`} role="status">
         {result.value?.says}
       </p>
-      <div class="scroll" tabindex={0} role="group" aria-label="Calls of the trained model">
-        <table>
-          <thead>
-            <tr>
-              <th>problem</th>
-              <th>call</th>
-              <th>calculator</th>
-              <th>yours</th>
-            </tr>
-          </thead>
-          <tbody>
-            {tries.flatMap((one, i) =>
-              calls[i].map(({ expression, result: recorded }, k) => {
-                const own = yours.value?.[c++];
-                return (
-                  <tr key={`${i}-${k}`}>
-                    <td>{k === 0 ? one.messages[one.promptMessages - 1].content : ''}</td>
-                    <td>
-                      <code>{expression}</code>
-                    </td>
-                    <td>{recorded}</td>
-                    <td class={own !== undefined && own !== recorded ? 'differs' : ''}>{own ?? ''}</td>
-                  </tr>
-                );
-              }),
-            )}
-          </tbody>
-        </table>
-      </div>
+      <CallTable label="Calls of the trained model" rows={rows} />
+      <OwnProblem code={code} />
     </Figure>
+  );
+}
+
+function answerIn(messages: readonly Message[]): string {
+  const written = /#### *(-?[\d.,]+)/.exec(messages.at(-1)?.content ?? '')?.[1];
+  return written === undefined ? 'no answer' : `answer ${written}`;
+}
+
+/** A problem of the reader, which the untrained model of this page answers with the reader's tool. */
+function OwnProblem({ code }: { code: { peek(): string } }) {
+  const id = useOwnId();
+  const problem = useSignal(questionOf(tries[0]));
+  const drawn = useSignal<readonly (readonly Message[])[]>([]);
+  const ask = async (signal: AbortSignal, say: (text: string) => void): Promise<string> => {
+    const text = problem.peek().trim();
+    if (text === '') throw new Error('The problem is empty. Write one.');
+    const { answerWith, OWN_TRIES } = await import('./live.ts');
+    drawn.value = [];
+    const onTry = (messages: readonly Message[]) => {
+      drawn.value = [...drawn.peek(), messages];
+      say(`${drawn.peek().length} of ${OWN_TRIES} tries.`);
+    };
+    await answerWith(code.peek(), text, { onTry, signal });
+    const calling = drawn.peek().filter((messages) => callsOf(messages).length > 0).length;
+    return `${calling} of ${drawn.peek().length} tries called your tool.`;
+  };
+  const rows = drawn.value.map((messages, i) => ({
+    name: `Try ${i + 1}, ${answerIn(messages)}${callsOf(messages).length === 0 ? ', no call' : ''}`,
+    calls: callsOf(messages).map(({ expression, result }) => ({
+      ...{ expression, calculator: calculate(expression), yours: result },
+    })),
+  }));
+  return (
+    <>
+      <div class="field wide">
+        <label for={id}>A problem of your own, for the model as it is before training</label>
+        <input
+          id={id}
+          type="text"
+          maxLength={300}
+          value={problem.value}
+          onInput={(event) => (problem.value = event.currentTarget.value)}
+        />
+      </div>
+      <div class="buttons">
+        <LiveButton
+          id="tool"
+          label="Let the model use your tool"
+          coldSeconds={COLD_S}
+          run={ask}
+          done="Eight tries"
+          onRecorded={undefined}
+        />
+      </div>
+      {rows.length > 0 && <CallTable label="Calls of the model with your tool" rows={rows} />}
+    </>
   );
 }

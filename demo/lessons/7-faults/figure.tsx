@@ -2,8 +2,11 @@
 
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { metricHint } from '../../../src/report/metricDocs.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { short, signed } from '../../../src/ui/format.ts';
+import { asTries } from '../../views/glossary.ts';
+import { Explained } from '../../views/term.tsx';
 import { Conversation } from '../../views/tries/conversation.tsx';
 import { isHidden, move, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Slider, useOwnId } from '../kit/figure.tsx';
@@ -149,7 +152,7 @@ function OneChart({ chart, number, step, behind, isOpen }: ChartProps) {
   return (
     <div class={`chart ${movedTo('at') === chart ? 'pointed' : ''}`}>
       <p>
-        {name}: <output>{textOf(value)}</output>
+        <Explained meaning={asTries(metricHint(chart))}>{name}</Explained>: <output>{textOf(value)}</output>
       </p>
       <div
         class="svg"

@@ -51,7 +51,20 @@ export function openLesson({ figures, predictions, exercises, solvable = [], pic
     const text = place.textContent;
     place.replaceChildren();
     render(<Term word={place.dataset['term'] as Word}>{text}</Term>, place);
+    keepTogether(place);
   }
+}
+
+/** Keeps punctuation on the line of a term. A line can break after a button. */
+function keepTogether(term: HTMLElement): void {
+  const next = term.nextSibling;
+  const [mark] = (next instanceof Text && /^[.,:;?!)]+/.exec(next.data)) || [''];
+  if (mark === '') return;
+  (next as Text).data = (next as Text).data.slice(mark.length);
+  const both = document.createElement('span');
+  both.className = 'together';
+  term.before(both);
+  both.append(term, mark);
 }
 
 function Progress({ ids }: { ids: readonly string[] }) {

@@ -1,7 +1,9 @@
 /** The curves of the page, and their explanations. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
+import { asTries } from '../glossary.ts';
 import { quickOf } from '../../state/measured.ts';
+import { metricHint } from '../../../src/report/metricDocs.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
 
 type Read = (metrics: Metrics) => number | undefined;
@@ -34,12 +36,15 @@ const metric =
   (metrics) =>
     metrics[name];
 
+/** Returns what a metric means, in the words of the page. */
+const hintOf = (name: string, lines = ''): string => asTries(`${metricHint(name)} ${lines}`.trim());
+
 export const CHARTS: ChartSpec[] = [
   {
     id: 'reward',
     title: 'Reward',
     unit: 'mean reward per try',
-    hint: 'Mean reward of the tries of a step. Faint: single steps. Solid: their moving average.',
+    hint: hintOf('critic/score/mean', 'Faint: single steps. Solid: their moving average.'),
     series: [
       { label: 'reward', read: metric('critic/score/mean') },
       { label: 'smoothed', read: metric('critic/score/mean'), smooth: true },
@@ -50,7 +55,10 @@ export const CHARTS: ChartSpec[] = [
     id: 'pass',
     title: 'pass@1',
     unit: 'share solved',
-    hint: 'Share of held-out problems solved at the first try; of the first 32 while the reward is replaced. Dashed: greedy decoding.',
+    hint: hintOf(
+      'val-core/set/acc/mean@1',
+      'While the reward is replaced: of the first 32 problems. Dashed: greedy decoding.',
+    ),
     series: [
       { label: 'sampled', read: (line) => passAt1(line) ?? quickOf(line)?.value },
       { label: 'greedy', read: greedyAcc },
@@ -62,7 +70,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'entropy',
     title: 'Entropy',
     unit: 'nats per token',
-    hint: 'How uncertain the model is about the next token. Falls as the model becomes sure.',
+    hint: hintOf('actor/entropy'),
     series: [{ label: 'entropy', read: metric('actor/entropy') }],
     more: true,
     atLeast: [0, 0.1],
@@ -71,7 +79,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'kl',
     title: 'KL',
     unit: 'nats per token',
-    hint: 'Distance from the policy that sampled. Dashed: distance from the start model, if the loss has a KL term.',
+    hint: hintOf('actor/ppo_kl', 'Dashed: distance from the start model, if the loss has a KL term.'),
     series: [
       { label: 'to the sampling policy', read: metric('actor/ppo_kl') },
       { label: 'to the reference', read: metric('actor/kl_loss') },
@@ -83,7 +91,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'grad',
     title: 'Gradient norm',
     unit: 'before clipping',
-    hint: 'Norm of the gradient before clipping. Look at steps with spikes.',
+    hint: hintOf('actor/grad_norm'),
     series: [{ label: 'norm', read: metric('actor/grad_norm') }],
     more: true,
     atLeast: [0, 0.5],
@@ -92,7 +100,7 @@ export const CHARTS: ChartSpec[] = [
     id: 'length',
     title: 'Response length',
     unit: 'tokens per try',
-    hint: 'Mean tokens per try, tool output included. Dashed: 10th and 90th percentile.',
+    hint: hintOf('response_length/mean', 'Dashed: 10th and 90th percentile.'),
     series: [
       { label: 'mean', read: metric('response_length/mean') },
       { label: 'p10', read: metric('response_length/p10') },

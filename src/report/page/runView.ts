@@ -30,7 +30,11 @@ export function runView(
 /** Returns charts to be inserted into a page and then drawn. */
 export function chartFigures(charts: readonly ChartData[]): { figures: HTMLElement; draw(): void } {
   const curves = charts.map(chartOf);
-  const drawings = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
+  const drawings = curves.map((chart, i) => {
+    const caption = el('figcaption', '', charts[i].title);
+    caption.title = charts[i].hint ?? '';
+    return el('figure', 'chart', caption, chart.box);
+  });
   const figures = el('div', 'charts', ...drawings);
   return { figures, draw: () => drawCharts(curves, figures) };
 }
