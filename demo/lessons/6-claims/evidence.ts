@@ -1,4 +1,4 @@
-/** What outcomes carry: evaluations drawn anew from recorded outcomes, pass@k, the best of several evaluations, and p-values of seeds. */
+/** Statistics of recorded outcomes: evaluations drawn from them, pass@k, the best of several evaluations, and p-values of seeds. */
 
 import { passAtK } from '../../../src/grpo/metrics.ts';
 import { mulberry32 } from '../../../src/model/random.ts';

@@ -70,7 +70,7 @@ ${WILSON}
     'interval',
     'outcomes',
     `${RATES}
-  // As many independent tries as would vary like the problems do.
+  // This many independent tries would vary like the problems do.
   const n = variance > 0 ? (p * (1 - p) * (outcomes.length - 1)) / variance : outcomes.length;
 ${WILSON}`,
   ),
@@ -188,7 +188,7 @@ const CLAIM: ChoiceExercise = {
   task: 'Run A solves 0.980 of 256 held-out problems at its end, and run B 0.953. Each has one seed. Which sentence do the numbers carry?',
   options: ['better', 'none', 'equal', 'faster'].map((id) => ({ id, label: SENTENCES[id].label })),
   answer: 'none',
-  hint: 'Problems, seeds and looks: which of them did somebody count?',
+  hint: 'Problems, seeds and looks: which of them were counted?',
   why: 'A and B are seeds 1 and 2 of the same recipe (docs/lab/results.md). There is nothing that could be better.',
   judge: (chosen) => (chosen === 'none' ? undefined : SENTENCES[chosen]?.says),
   wrong: ['better', 'equal', 'faster'].map((id) => ({ given: id, says: SENTENCES[id].says })),

@@ -1,4 +1,4 @@
-/** Figures 6.1 to 6.3: how sure a pass rate is, why tries are no problems, and pass@k. */
+/** Figures 6.1 to 6.3: how sure a pass rate is, why tries do not count as problems, and pass@k. */
 
 import { signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
