@@ -22,7 +22,7 @@ import {
   TRAINED,
 } from './stills.ts';
 
-/** Seconds of the first live evaluation on two quiet cores: an estimate from the times of the recipe's steps. */
+/** Seconds of the first live evaluation. It took 16 s with SwiftShader on two cores that did other work as well, at 60780a3d. */
 const COLD_S = 15;
 
 const modelOf = (control: string, among: readonly Model[] = MODELS): Model =>
