@@ -5,10 +5,13 @@ import { mulberry32 } from '../model/random.ts';
 /** Quantile of the normal distribution that leaves 2.5% on each side. */
 const Z = 1.959964;
 
-/** A pass rate with the ends of its interval. */
+/** A pass rate, or a difference of two, with its 95% interval. */
 export interface PassInterval {
+  /** The rate or difference itself. */
   mean: number;
+  /** Lower end of the interval. */
   low: number;
+  /** Upper end of the interval. */
   high: number;
 }
 
