@@ -1,6 +1,4 @@
-/**
- * Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged.
- */
+/** Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged. */
 
 import { InputError } from '../../errors.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
