@@ -106,6 +106,7 @@ export type {
   TrainerState,
 } from './grpo/types.ts';
 export type { UpdatedTokens } from './grpo/update/tokenNumbers.ts';
+export { pairedDifference, passInterval, type PassInterval, permutationTest } from './report/passInterval.ts';
 export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './extensions/verify/checkPolicyLoss.ts';
 export { sftExample } from './tasks/supervised/conversationTokens.ts';
 export { tokenizerOf, type TokenizerFiles } from './tasks/gsm8k/tokenizer.ts';

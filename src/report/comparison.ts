@@ -4,6 +4,7 @@ import type { TrainConfig } from '../grpo/config/types.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 import { diagnose } from './doctor.ts';
 import { drawableMetric, greedyAcc, PASS_AT_1, passAt1 } from './metricOf.ts';
+import { passInterval, type PassInterval, permutationTest } from './passInterval.ts';
 
 /** Runs of one algorithm; `history` holds the lines of metrics.jsonl. */
 export interface AlgorithmRuns {
@@ -14,6 +15,8 @@ export interface AlgorithmRuns {
   settings: string;
   /** Updates per step. */
   updates?: number;
+  /** Held-out problems of pass@1. Without it pass@1 has no interval. */
+  problems?: number;
   /** Runs by seed; those without metrics so far are ignored. */
   runs: { seed: number; history: Metrics[] }[];
 }
@@ -105,6 +108,10 @@ interface ComparedRow {
   /** pass@1 of held-out problems before training, mean over seeds; null if not measured. */
   before: number | null;
   after: Spread | null;
+  /** 95% interval of the mean over the problems, as if the seeds agreed on each of them; null if unknown. */
+  interval: PassInterval | null;
+  /** p-value of a permutation test of `after` against the first algorithm, over seeds; null for the first one, or if not measured. */
+  pValue: number | null;
   greedy: Spread | null;
   /** First evaluated step at which the mean over seeds reaches the target. */
   reachedAt: number | null;
@@ -122,13 +129,17 @@ interface Spread {
 
 /** Returns one row per algorithm, over its runs that have any metrics. */
 export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
-  return all.map(({ algorithm, config, settings, runs, updates }, i) => {
+  const finals = all.map(({ runs }) =>
+    runs.flatMap(({ history }) => stepsOf(history).map(passAt1).findLast(isKnown) ?? []),
+  );
+  return all.map(({ algorithm, config, settings, runs, updates, problems = 0 }, i) => {
     const twin = all.slice(0, i).find((other) => areEqual(other.runs, runs));
     const isOfRatio = updates === 1 && twin && afterLoss(twin.settings) === afterLoss(settings);
     const reason = isOfRatio ? ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower' : '';
     const histories = runs.map(({ history }) => history).filter((history) => history.length > 0);
-    const steps = histories.map((history) => history.filter((line) => line['timing_s/step'] !== undefined));
-    const after = spread(steps.map((lines) => lines.map(passAt1).findLast((v) => v !== undefined)));
+    const steps = histories.map(stepsOf);
+    const after = spread(finals[i]);
+    const pValue = i === 0 ? NaN : permutationTest(finals[0], finals[i]);
     const reachedAt = firstAt(histories, target);
     return {
       algorithm,
@@ -136,7 +147,9 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
       seeds: histories.length,
       before: spread(histories.map((history) => passAt1(history[0])))?.mean ?? null,
       after,
-      greedy: spread(steps.map((lines) => lines.map(greedyAcc).findLast((v) => v !== undefined))),
+      interval: after && problems > 0 ? passInterval(Array.from({ length: problems }, () => [after.mean])) : null,
+      pValue: Number.isNaN(pValue) ? null : pValue,
+      greedy: spread(steps.map((lines) => lines.map(greedyAcc).findLast(isKnown))),
       reachedAt,
       minutes: histories.length > 0 ? mean(histories.map(minutesOf)) : 0,
       note: [
@@ -148,6 +161,11 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
     };
   });
 }
+
+const stepsOf = (history: readonly Metrics[]): Metrics[] =>
+  history.filter((line) => line['timing_s/step'] !== undefined);
+
+const isKnown = (value: number | undefined): value is number => value !== undefined;
 
 /** Advantage and aggregation, which a ratio of 1 does not make equal. */
 const afterLoss = (settings: string): string => settings.replace(/^[^,]*/, '');
@@ -170,7 +188,7 @@ function areEqual(runs: AlgorithmRuns['runs'], others: AlgorithmRuns['runs']): b
 }
 
 function spread(values: readonly (number | undefined)[]): Spread | null {
-  const known = values.filter((value) => value !== undefined);
+  const known = values.filter(isKnown);
   if (known.length === 0) return null;
   return { mean: mean(known), low: Math.min(...known), high: Math.max(...known) };
 }
@@ -206,12 +224,14 @@ export function whyBelow(runs: readonly Metrics[][], after: number, config: Trai
 
 const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
-const HEADER = [
+const header = (first: string | undefined) => [
   'algorithm',
   'loss, advantage, aggregation',
   'seeds',
   'pass@1 before',
   'pass@1 after',
+  '95% over problems',
+  `p against ${first}`,
   'greedy after',
   'target at step',
   'minutes per run',
@@ -229,16 +249,18 @@ function comparedCells(rows: readonly ComparedRow[]): string[][] {
     String(row.seeds),
     number(row.before),
     range(row.after, row.seeds),
+    row.interval === null ? '-' : `${number(row.interval.low)} to ${number(row.interval.high)}`,
+    row.pValue === null ? '-' : row.pValue.toFixed(2),
     range(row.greedy, row.seeds),
     row.reachedAt === null ? '-' : `${row.reachedAt}`,
     row.minutes.toFixed(1),
     row.note,
   ]);
-  return [HEADER, ...cells];
+  return [header(rows[0]?.algorithm), ...cells];
 }
 
 /** Returns the table as Markdown for docs/. pass@1 is the mean over seeds, with lowest and highest in brackets. */
 export function comparedMarkdown(rows: readonly ComparedRow[]): string {
-  const [header, ...cells] = comparedCells(rows);
-  return [header, header.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n');
+  const [names, ...cells] = comparedCells(rows);
+  return [names, names.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n');
 }

@@ -1,12 +1,17 @@
-/** How sure a pass rate is: problems are the units, however many tries each has. */
+/** How sure a pass rate or a difference is. Problems are the units of a rate, and seeds are those of a method. */
+
+import { mulberry32 } from '../model/random.ts';
 
 /** Quantile of the normal distribution that leaves 2.5% on each side. */
 const Z = 1.959964;
 
-/** A pass rate with the ends of its interval. */
+/** A pass rate, or a difference of two, with its 95% interval. */
 export interface PassInterval {
+  /** The rate or difference itself. */
   mean: number;
+  /** Lower end of the interval. */
   low: number;
+  /** Upper end of the interval. */
   high: number;
 }
 
@@ -16,14 +21,12 @@ export interface PassInterval {
  * @param outcomes [problem][try], 1 = right; a try of unknown outcome (NaN) is left out, and so is a problem without any other
  */
 export function passInterval(outcomes: readonly (readonly number[])[]): PassInterval {
-  const problems = outcomes
-    .map((tries) => tries.filter((one) => !Number.isNaN(one)))
-    .filter(({ length }) => length > 0);
+  const problems = outcomes.map(knownOf).filter(({ length }) => length > 0);
   const count = problems.length;
   if (count === 0) return { mean: NaN, low: NaN, high: NaN };
-  const rates = problems.map((tries) => sum(tries) / tries.length);
-  const mean = sum(rates) / count;
-  const variance = sum(rates.map((rate) => (rate - mean) ** 2)) / Math.max(1, count - 1) / count;
+  const rates = problems.map(meanOf);
+  const mean = meanOf(rates);
+  const variance = covariance(rates, rates) / count;
   const tries = sum(problems.map(({ length }) => length));
   const alike = variance === 0 ? count : (mean * (1 - mean)) / variance;
   const n = Math.min(tries, Math.max(count, alike));
@@ -32,4 +35,84 @@ export function passInterval(outcomes: readonly (readonly number[])[]): PassInte
   return { mean, low: Math.max(0, middle - half), high: Math.min(1, middle + half) };
 }
 
+/**
+ * Returns the pass rate of `b` minus that of `a` on the same problems, with its 95% interval: the two Wilson intervals, combined by how
+ * much the problems' rates go together (Newcombe, 1998, method 10 without its correction of the correlation).
+ * @param a outcomes as in `passInterval`, of the same problems in the same order; a problem without a known try on a side is left out
+ */
+export function pairedDifference(a: readonly (readonly number[])[], b: readonly (readonly number[])[]): PassInterval {
+  if (a.length !== b.length)
+    throw new RangeError(
+      `pairedDifference: one side has ${a.length} problems and the other has ${b.length}. Pass outcomes of the same problems in the same order.`,
+    );
+  const both = a.flatMap((tries, i) => {
+    const pair = [knownOf(tries), knownOf(b[i])] as const;
+    return pair.every(({ length }) => length > 0) ? [pair] : [];
+  });
+  const [first, second] = [both.map(([tries]) => tries), both.map(([, tries]) => tries)];
+  const [from, to] = [passInterval(first), passInterval(second)];
+  const [ratesA, ratesB] = [first.map(meanOf), second.map(meanOf)];
+  const spreads = Math.sqrt(covariance(ratesA, ratesA) * covariance(ratesB, ratesB));
+  const together = spreads > 0 ? covariance(ratesA, ratesB) / spreads : 0;
+  const mean = to.mean - from.mean;
+  // Rounding can make the square a little negative.
+  const reach = (x: number, y: number) => Math.sqrt(Math.max(0, x ** 2 - 2 * together * x * y + y ** 2));
+  return {
+    mean,
+    low: mean - reach(to.mean - to.low, from.high - from.mean),
+    high: mean + reach(to.high - to.mean, from.mean - from.low),
+  };
+}
+
+/** Splits of two samples that are all tried. With more, as many random ones are drawn. */
+const MOST_SPLITS = 20_000;
+
+/**
+ * Returns the two-sided p-value of the difference of two means: the share of all ways to split the values into groups of these sizes whose
+ * means differ at least as much. NaN if a side is empty.
+ * @param a values of independent runs, such as the final pass@1 of each seed
+ */
+export function permutationTest(a: readonly number[], b: readonly number[]): number {
+  if (a.length === 0 || b.length === 0) return NaN;
+  const all = [...a, ...b];
+  const total = sum(all);
+  const difference = (part: number) => Math.abs(part / a.length - (total - part) / b.length);
+  const least = difference(sum(a)) - 1e-9;
+  let [splits, reached] = [0, 0];
+  const count = (part: number) => {
+    splits++;
+    if (difference(part) >= least) reached++;
+  };
+  const choose = (from: number, missing: number, part: number): void => {
+    if (missing === 0) return count(part);
+    for (let i = from; i <= all.length - missing; i++) choose(i + 1, missing - 1, part + all[i]);
+  };
+  if (splitsOf(all.length, a.length) <= MOST_SPLITS) choose(0, a.length, 0);
+  else {
+    const uniform = mulberry32(1);
+    count(sum(a));
+    while (splits < MOST_SPLITS) count(sum(drawn(all, a.length, uniform)));
+  }
+  return reached / splits;
+}
+
+/** Ways to choose k of n. */
+const splitsOf = (n: number, k: number): number =>
+  Array.from({ length: k }, (_, i) => (n - i) / (i + 1)).reduce((product, factor) => product * factor, 1);
+
+/** Draws k of the values, each at most once. */
+function drawn(values: readonly number[], k: number, uniform: () => number): number[] {
+  const left = [...values];
+  return Array.from({ length: k }, () => left.splice(Math.floor(uniform() * left.length), 1)[0]);
+}
+
+const knownOf = (tries: readonly number[]): number[] => tries.filter((one) => !Number.isNaN(one));
+
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
+const meanOf = (values: readonly number[]): number => sum(values) / values.length;
+
+function covariance(a: readonly number[], b: readonly number[]): number {
+  const [meanA, meanB] = [meanOf(a), meanOf(b)];
+  return sum(a.map((value, i) => (value - meanA) * (b[i] - meanB))) / Math.max(1, a.length - 1);
+}

@@ -32,6 +32,7 @@ const ALL: AlgorithmRuns[] = [
     algorithm: 'grpo',
     config: CONFIG,
     settings: 'vanilla',
+    problems: 64,
     runs: [run(1, [0.25, 0.5, 0.9]), run(2, [0.25, 0.7, 0.8])],
   },
   {
@@ -58,10 +59,24 @@ test('rows: the mean over seeds reaches the target, and a note explains the runs
   const [grpo, gspo] = comparedRows(ALL, 0.84);
   expect(grpo).toMatchObject({ seeds: 2, before: 0.25, reachedAt: 4, minutes: 1.5, note: '', greedy: null });
   expect(grpo.after).toMatchObject({ low: 0.8, high: 0.9 });
+  expect(grpo.interval).toEqual({
+    mean: expect.closeTo(0.85, 12),
+    low: expect.closeTo(0.743, 3),
+    high: expect.closeTo(0.917, 3),
+  });
+  expect([grpo.pValue, gspo.interval]).toEqual([null, null]);
+  expect(gspo.pValue).toBeCloseTo(1 / 3, 12); // 0.5 is the lowest of three values
   expect(gspo).toMatchObject({ seeds: 1, reachedAt: null, note: 'flat over the last quarter of the steps' });
-  expect(comparedMarkdown(comparedRows(ALL, 0.84)).split('\n')[2]).toBe(
-    '| grpo | vanilla | 2 | 0.250 | 0.850 (0.800 to 0.900) | - | 4 | 1.5 |  |',
-  );
+  expect(
+    comparedMarkdown(comparedRows(ALL, 0.84))
+      .split('\n')
+      .map((row) => row.split(' | ').slice(4, 8)),
+  ).toEqual([
+    ['pass@1 after', '95% over problems', 'p against grpo', 'greedy after'],
+    ['---', '---', '---', '---'],
+    ['0.850 (0.800 to 0.900)', '0.743 to 0.917', '-', '-'],
+    ['0.500', '-', '0.33', '-'],
+  ]);
 });
 
 const NEVER = { frac_reward_zero_std: 1, 'solved/none': 1 };

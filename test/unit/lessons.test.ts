@@ -1,6 +1,8 @@
 /** Tests the lessons of the page: every exercise knows its right answer and three mistakes, and every number in the text is recomputed. */
 
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
@@ -19,10 +21,13 @@ import * as losses from '../../demo/lessons/2-losses/stills.ts';
 import { authorsOf } from '../../demo/lessons/4-tools/authors.ts';
 import * as toolExercises from '../../demo/lessons/4-tools/exercises.ts';
 import * as tools from '../../demo/lessons/4-tools/stills.ts';
+import * as evidence from '../../demo/lessons/6-claims/evidence.ts';
+import * as claimExercises from '../../demo/lessons/6-claims/exercises.ts';
+import * as claims from '../../demo/lessons/6-claims/stills.ts';
 import { SUMMED_LOSSES } from '../../src/extensions/learner/losses.ts';
 import { Rule } from '../../src/extensions/modules/index.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
-import { POLICY_LOSSES, resolveTrainConfig } from '../../src/index.ts';
+import { pairedDifference, permutationTest, POLICY_LOSSES, resolveTrainConfig } from '../../src/index.ts';
 import * as runExercises from '../../demo/lessons/3-run/exercises.ts';
 import * as run from '../../demo/lessons/3-run/stills.ts';
 import {
@@ -47,6 +52,7 @@ const LESSONS = [
   { name: '2-losses', ...lossExercises, ...losses },
   { name: '3-run', ...runExercises, ...run },
   { name: '4-tools', ...toolExercises, ...tools },
+  { name: '6-claims', ...claimExercises, ...claims },
 ].map((lesson) => ({ ...lesson, html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8') }));
 
 const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES);
@@ -305,6 +311,79 @@ test('the program of lesson 4 has the tries of the exercise, and the rewards of 
     HOSTILE.map((one) => [one.text.replaceAll('\n', ' / '), taskPays(one)]),
   );
 });
+
+test('the runs and seeds of lesson 6 are those of docs/lab/results.md', () => {
+  const page = readFileSync('docs/lab/results.md', 'utf8');
+  for (const { name, solved } of claims.ALGORITHMS) {
+    const [low, high] = [solved[0], solved.at(-1)!].map((count) => (count / 256).toFixed(3));
+    const mean = (solved.reduce((a, b) => a + b) / (256 * solved.length)).toFixed(3);
+    expect(page).toMatch(new RegExp(`\\| ${name} \\|.*\\| ${mean} \\(${low} to ${high}\\) \\|`));
+  }
+  for (const [seed, rate] of ['0.980', '0.953'].entries()) {
+    expect(claims.TWO_SEEDS[seed]).toMatch(rate);
+    expect(page).toMatch(new RegExp(`\\| runs/seed-${seed + 1} \\| [\\d.]+ \\| ${rate} \\|`));
+  }
+});
+
+test('what lesson 6 says of its recorded models holds', () => {
+  const { attempts, TRIES } = evidence;
+  const lost = pairedDifference(attempts(claims.TRAINED.outcomes, TRIES), attempts(claims.START.outcomes, TRIES));
+  expect(lost.low).toBeGreaterThan(0); // "0 is not in its interval"
+  expect(claims.crossing(claims.MODELS[3])).toBeUndefined(); // "its curves never cross"
+  const [dapo, sapo] = [claims.ALGORITHMS[2].solved, claims.ALGORITHMS[5].solved];
+  expect(sapo.filter((solved) => solved > dapo[0])).toHaveLength(2); // a sentence of the prediction
+});
+
+test('the best of several equals is what counting all choices gives', () => {
+  const { bestOf, bestOfEqual, leastP } = evidence;
+  expect(bestOf([0.2, 0.9, 0.5], 2)).toBeCloseTo((0.9 + 0.9 + 0.5) / 3, 12);
+  expect(bestOf([0.2, 0.9, 0.5], 3)).toBeCloseTo(0.9, 12);
+  expect(bestOfEqual(0.3, 2, 1)).toBeCloseTo(0.3, 12);
+  // Two evaluations of two problems: none right 0.49, both right 0.09.
+  expect(bestOfEqual(0.3, 2, 2)).toBeCloseTo(1 - 0.91 ** 2 + 0.5 * (0.91 ** 2 - 0.49 ** 2), 12);
+  expect([1, 2, 3, 4].map(leastP)).toEqual([1, 2 / 6, 2 / 20, 2 / 70].map((p) => expect.closeTo(p, 12)));
+});
+
+test('the recorded tries of lesson 6 are in no order, and drawn evaluations have their rate', () => {
+  for (const { outcomes } of claims.MODELS) {
+    expect(outcomes).toHaveLength(256);
+    const rate = evidence.rateOf(outcomes);
+    // Tries in the order in which they end would begin with the short ones.
+    const columns = evidence.evaluations(outcomes, 256);
+    for (const column of columns) expect(Math.abs(column - rate)).toBeLessThan(0.12);
+    expect(evidence.passOf(outcomes, 1)).toBeCloseTo(rate, 12);
+    expect(evidence.rateOf(evidence.attempts(outcomes, 32))).toBeCloseTo(evidence.passOf(outcomes, 32), 12);
+    const { rates } = evidence.resampled(outcomes, 256);
+    expect(rates.reduce((a, b) => a + b) / rates.length).toBeCloseTo(rate, 1);
+  }
+});
+
+test('the program of lesson 6 prints p-values, and the intervals of two files', async () => {
+  const table = vi.spyOn(console, 'table').mockImplementation(() => {});
+  const given = process.argv;
+  const run = async (...files: string[]) => {
+    vi.resetModules();
+    process.argv = ['node', 'twin.js', ...files];
+    await import('../../demo/lessons/6-claims/twin.js');
+    return table.mock.lastCall![0] as Record<string, Record<string, number>>;
+  };
+  const names = claims.ALGORITHMS.map(({ name }) => name);
+  const printed = await run();
+  expect(Object.keys(printed)).toEqual(names);
+  expect(printed['dapo']['sapo']).toBeCloseTo(permutationTest(claims.RUNS[2].passes, claims.RUNS[5].passes), 3);
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-claims-'));
+  const files = [claims.START, claims.TRAINED].map(({ id, outcomes }) => {
+    const file = join(folder, `${id}.json`);
+    writeFileSync(file, JSON.stringify({ tries: outcomes }));
+    return file;
+  });
+  const compared = await run(...files);
+  [process.argv] = [given];
+  vi.restoreAllMocks();
+  const { mean, low, high } = pairedDifference(claims.START.outcomes, claims.TRAINED.outcomes);
+  expect(Object.values(compared['b - a'])).toEqual([mean, low, high].map((value) => Number(value.toFixed(3))));
+});
+
 const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
 
 test('the loop of lesson 3 has at most 35 lines, and reports every step with its tries and times', async () => {

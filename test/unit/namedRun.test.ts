@@ -58,6 +58,33 @@ test('eval writes the outcome of every sampled try by problem, and prints the in
   expect(stdout).toContain(`  95% interval of pass@1, over problems: ${low.toFixed(3)} to ${high.toFixed(3)}\n`);
 });
 
+test('the outcomes of eval are in the order of the tries, not in that in which they end', async () => {
+  const reward = join(root, 'reward.js');
+  // A try of an odd length is right, and is scored long after the others.
+  writeFileSync(
+    reward,
+    `export default async ({ response }) => {
+      const acc = response.length % 2;
+      for (let ticks = 0; ticks < 10_000 * acc; ticks++) await undefined;
+      return acc;
+    };\n`,
+  );
+  const outcomesOf = async (n: number) => {
+    const file = join(root, `outcomes-${n}.json`);
+    const task = [
+      'task.name=jsonl',
+      'task.path=examples/jsonl-task.jsonl',
+      `task.options={reward: module, module: ${reward}}`,
+    ];
+    const { status, told } = await start('eval', run, '--outcomes', file, ...task, `rollout.valKwargs.n=${n}`);
+    expect(status, told).toBe(0);
+    return (JSON.parse(readFileSync(file, 'utf8')) as { tries: number[][] }).tries;
+  };
+  const [one, many] = [await outcomesOf(1), await outcomesOf(8)];
+  expect(many.map(([first]) => [first])).toEqual(one);
+  expect(new Set(many.flat())).toEqual(new Set([0, 1]));
+});
+
 test('eval: a model that is given is evaluated instead of the run', async () => {
   const given = [['--model', 'checkpoints/gsm8k-tool'], ['model.path=checkpoints/gsm8k-tool']];
   for (const words of given)

@@ -7,8 +7,7 @@ import { calculate } from '../../../src/tasks/tools/calculator.ts';
 import { move, movedTo } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
-import { Figure, useOwnId } from '../kit/figure.tsx';
-import { LiveButton } from '../kit/liveButton.tsx';
+import { Figure, LiveButton, useOwnId } from '../kit/figure.tsx';
 import { RECORDED } from './stills.ts';
 
 interface Call {

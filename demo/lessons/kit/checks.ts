@@ -28,6 +28,8 @@ export interface CodeExercise extends Common<string> {
   start: string;
   /** Arguments of each call. */
   calls: unknown[][];
+  /** Time limit of all calls in milliseconds. Default: that of the sandbox, 2,000. */
+  timeMs?: number;
   /** Tokens of a loss, which runs as a loss of the page does. The only result is then a `RuleLosses`. */
   tokens?: RuleTokens;
   judge(results: readonly unknown[]): string | undefined;
@@ -118,7 +120,7 @@ export async function checkLoop(
 }
 
 /** Runs the reader's function in a sandbox, and checks what it returned. A function that throws or does not end is a mistake. */
-export async function checkCode(exercise: CodeExercise, code: string, timeMs?: number): Promise<Checked> {
+export async function checkCode(exercise: CodeExercise, code: string, timeMs = exercise.timeMs): Promise<Checked> {
   const { Rule, RuleError } = await import('../../../src/extensions/modules/index.ts'); // loaded at the first run
   let rule: OpenRule<'functions' | 'loss'> | undefined;
   try {

@@ -1,8 +1,15 @@
-/** The frame of a figure: its title, its controls, a sentence that changes with them, and where its data are from. */
+/**
+ * The frame of a figure: its title, a sentence that changes with it, where its data are from, and its controls: sliders, choices, and the button
+ * for live work.
+ */
 
+import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import { describe } from '../../../src/errors.ts';
+import { duration } from '../../../src/ui/format.ts';
 import { isHidden, move, movedTo } from './address.ts';
+import { keep, progress } from './progress.ts';
 
 let ids = 0;
 
@@ -102,5 +109,73 @@ export function Select({ control, label, options, initial, resets = [] }: Select
         ))}
       </select>
     </div>
+  );
+}
+
+interface LiveButtonProps {
+  /** Name of the work in the stored times. */
+  id: string;
+  label: string;
+  /** Seconds on two CPU cores, from the first press. */
+  coldSeconds: number;
+  /** Does the work. Resolves to a sentence about its result. */
+  run: (signal: AbortSignal, say: (text: string) => void) => Promise<string>;
+  /** Past participle in the message about the end, before "in 3 s". */
+  done: string;
+  /** Shows the recorded tries again; undefined if they are shown. */
+  onRecorded: (() => void) | undefined;
+}
+
+/** Says how long the work takes here, reports progress, and ends it at once. */
+export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: LiveButtonProps) {
+  const ending = useSignal<AbortController | undefined>(undefined);
+  const said = useSignal('');
+  const last = progress.value.seconds[id];
+  const start = async () => {
+    const stop = new AbortController();
+    const { signal } = stop;
+    ending.value = stop;
+    said.value = 'Opening the model...';
+    const started = performance.now();
+    const say = (text: string) => {
+      if (!signal.aborted) said.value = text;
+    };
+    try {
+      const result = await run(signal, say);
+      if (signal.aborted) return;
+      const seconds = (performance.now() - started) / 1000;
+      keep('seconds', id, seconds);
+      say(`${done} in ${duration(seconds)}. ${result}`);
+    } catch (error) {
+      say(`${describe(error)} The recorded tries stay.`);
+    } finally {
+      if (ending.peek() === stop) ending.value = undefined;
+    }
+  };
+  const end = () => {
+    ending.value?.abort();
+    ending.value = undefined;
+    said.value = 'Stopped.';
+  };
+  return (
+    <>
+      {ending.value ? (
+        <button type="button" onClick={end}>
+          Stop
+        </button>
+      ) : (
+        <button type="button" onClick={() => void start()}>
+          {label} ({last === undefined ? `about ${coldSeconds} s on two CPU cores` : `last time ${duration(last)}`})
+        </button>
+      )}
+      {onRecorded && !ending.value && (
+        <button type="button" onClick={onRecorded}>
+          Show the recorded tries
+        </button>
+      )}
+      <span role="status" class="note">
+        {said.value}
+      </span>
+    </>
   );
 }

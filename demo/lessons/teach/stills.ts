@@ -1,7 +1,10 @@
-/** Curves of the instructor's page, from the recorded data of the lessons. */
+/** Curves and tables of the instructor's page, from the recorded data of the lessons. */
 
+import { passInterval } from '../../../src/report/passInterval.ts';
 import { short } from '../../../src/ui/format.ts';
 import { RECORDED as STEP_1 } from '../1-groups/stills.ts';
+import { passOf, TRIES } from '../6-claims/evidence.ts';
+import { MODELS, percent, SOURCE, span, three } from '../6-claims/stills.ts';
 import { early, late, RECORDED, STEPS } from '../7-faults/runs.ts';
 import { runPlot } from '../kit/plot.ts';
 
@@ -15,6 +18,11 @@ const one = (title: string, plot: string) => `<div><p>${title}</p>${plot}</div>`
 
 const ends = (run: number) =>
   [early(RECORDED.runs[run], right), late(RECORDED.runs[run], right)].map((value) => short(value ?? 0)).join(' to ');
+
+const evaluated = MODELS.map(({ name, outcomes }) => {
+  const found = passInterval(outcomes);
+  return `<tr><td>${name}</td><td>${three(found.mean)}</td><td>${span(found)}</td><td>${percent(passOf(outcomes, TRIES))}</td></tr>`;
+});
 
 /** Pictures by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
@@ -48,4 +56,5 @@ export const STILLS: Readonly<Record<string, string>> = {
     .join(
       '',
     )}</div><p class="source">${RECORDED.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}; means of the first and the last five of ${STEPS} steps. Pale: run 0.</p>`,
+  '0.3': `<table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table><p class="source">${SOURCE}</p>`,
 };

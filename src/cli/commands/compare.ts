@@ -18,6 +18,7 @@ import { disk, readText, writeWhole } from '../files.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPPED_EXIT_CODE, STOPS } from '../process/interrupt.ts';
 import { openConfig } from '../run/namedRun.ts';
+import { openTask } from '../run/openTask.ts';
 import { say } from '../run/progress.ts';
 import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
@@ -66,8 +67,10 @@ export const compare: Command = {
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
     using _ = holdFolder(out);
-    const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
-    const result = await writeComparison(out, base, configs, target);
+    const problems = await heldOutProblems(base);
+    const write = () => writeComparison({ out, base, configs, target, problems });
+    const stopped = await trainAll(configs, write);
+    const result = await write();
     if (stopped) say('Stopped and saved. The same command resumes from there.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
     io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
@@ -121,15 +124,32 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }
 
+/** Returns how many problems pass@1 is of: a task can have fewer than data.valMaxSamples, and pass@1 is of the first set. */
+async function heldOutProblems({ task: given, data, reward }: TrainConfig): Promise<number> {
+  const task = await openTask(given, reward);
+  const problems = await task.heldOut(data.valMaxSamples);
+  task.close?.();
+  return problems.filter(({ dataSource }) => dataSource === problems[0].dataSource).length;
+}
+
+interface Written {
+  out: string;
+  base: TrainConfig;
+  configs: readonly TrainConfig[][];
+  target: number;
+  problems: number;
+}
+
 /** Writes compare.html, compare.json and compare.md from the metrics so far. */
-async function writeComparison(out: string, base: TrainConfig, configs: readonly TrainConfig[][], target: number) {
-  const all = await Promise.all(configs.map(runsOf));
+async function writeComparison({ out, base, configs, target, problems }: Written) {
+  const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds)), problems })));
   const rows = comparedRows(all, target);
-  const { trainBatchSize, valMaxSamples } = base.data;
+  const { trainBatchSize } = base.data;
   const about =
     `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
-    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${valMaxSamples} held-out problems. ` +
-    `Loss, clip, aggregation and advantage are each algorithm's own; all else is the same. Target: ${target}.`;
+    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${problems} held-out problems. ` +
+    `Loss, clip, aggregation and advantage are each algorithm's own; all else is the same. Target: ${target}. ` +
+    'In brackets are the lowest and highest seed. p is that of a permutation test over the seeds.';
   const config = stringify(base);
   const report = comparisonReport({ title: `${base.name}: algorithms compared`, about, all, target, config });
   const page = await writeReport(join(out, 'compare'), report);

@@ -33,13 +33,13 @@ export const evaluate: Command = {
     const config = await evaluatedConfig(oneFile(positionals, 'config or run folder'), overrides, flags);
     const { engine, task } = await openSession(await withWarmStart(config), 'generate');
     try {
-      const seen: Sample[] = [];
-      const onSample = (sample: Sample) => void seen.push(sample);
+      let seen: Sample[] = [];
+      const onValidation = (samples: Sample[]) => void (seen = samples);
       const progress = new Progress();
       const onEvaluating = (done: number, total: number, _step: number, tokens: number) =>
         sayProgress(`evaluating: ${progress.text(done, total, 'problems', tokens)}`);
-      const trainer = new GrpoTrainer({ config, task, engine, onEvaluating });
-      const metrics = await trainer.validate({ greedy: true, onSample });
+      const trainer = new GrpoTrainer({ config, task, engine, onEvaluating, onValidation });
+      const metrics = await trainer.validate({ greedy: true });
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);
       const outcomes = outcomesOf(seen);
@@ -89,11 +89,11 @@ function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
   });
 }
 
-/** Returns the ids of the problems, and the outcome of each of their sampled tries; null = unknown in JSON. */
+/** Returns the ids of the problems, and the outcome of each of their sampled tries in the order of their keys; null = unknown in JSON. */
 function outcomesOf(samples: readonly Sample[]): { problems: string[]; tries: number[][] } {
   const groups = new Map<number, Sample[]>();
   for (const sample of samples) groups.set(sample.group, [...(groups.get(sample.group) ?? []), sample]);
-  const ordered = [...groups].sort(([a], [b]) => a - b).map(([, tried]) => tried);
+  const ordered = [...groups.values()];
   return {
     problems: ordered.map(([{ problem }]) => problem.id),
     tries: ordered.map((tried) => tried.map(({ reward }) => reward.acc)),

@@ -1,0 +1,44 @@
+/** Live work of figure 6.1: an evaluation of the shipped model with tries of its own. */
+
+import { GrpoTrainer } from '../../../src/grpo/trainer.ts';
+import { live } from '../kit/live.ts';
+
+/** Problems, and tries of each. */
+export const PROBLEMS = 64;
+export const TRIES = 8;
+
+interface EvaluationEvents {
+  onProgress: (done: number) => void;
+  signal: AbortSignal;
+}
+
+/** Evaluates the shipped model, and returns the outcomes by problem; undefined if `signal` aborted. @param seed of the tries */
+export async function evaluateHere(
+  seed: number,
+  { onProgress, signal }: EvaluationEvents,
+): Promise<number[][] | undefined> {
+  return live(async ({ config: recipe, engine, task }) => {
+    const config = {
+      ...recipe,
+      seed,
+      data: { ...recipe.data, valMaxSamples: PROBLEMS },
+      rollout: { ...recipe.rollout, valKwargs: { ...recipe.rollout.valKwargs, n: TRIES } },
+    };
+    const byProblem = new Map<number, number[]>();
+    let drawn = 0;
+    const trainer = new GrpoTrainer({ config, engine, task });
+    try {
+      await trainer.validate({
+        signal,
+        onSample: ({ group, reward }) => {
+          byProblem.set(group, [...(byProblem.get(group) ?? []), reward.acc]);
+          if (++drawn % TRIES === 0) onProgress(drawn / TRIES);
+        },
+      });
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      throw error;
+    }
+    return [...byProblem.values()];
+  }, signal);
+}
