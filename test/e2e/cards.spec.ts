@@ -5,7 +5,7 @@ import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { startHub } from '../hubServer.ts';
-import { address, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
+import { address, afterResponse, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
   page,
@@ -87,8 +87,7 @@ test('of two cards, the one that was chosen last is opened, whichever recipe arr
   await expect(page).toHaveURL(/\?config=reverse-text$/);
   const late = page.waitForResponse('**/countdown*.yaml');
   letGo();
-  await (await late).finished();
-  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  await afterResponse(page, await late);
   await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
   await expect(page).toHaveURL(/\?config=reverse-text$/);
 });
@@ -151,8 +150,7 @@ test('a model of the hub is not requested while typing; then its sizes are shown
     await expect(page.getByText('0.4 million')).toBeVisible();
     const late = page.waitForResponse('**/api/models/org/slow/**');
     letGo();
-    await late;
-    await page.waitForTimeout(500); // time for the page to show it
+    await afterResponse(page, await late);
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, stored in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);

@@ -62,8 +62,7 @@ function busyTimes(events: TraceEvent[]): Omit<BusyTimes, 'longtasks'> {
   const untimed = long.filter(({ tdur }) => tdur === undefined).length;
   if (untimed > 0.01 * long.length)
     throw new Error(`${untimed} of ${long.length} tasks of at least 1 ms have no processor time.`);
-  const longest = (of: (event: TraceEvent) => number) =>
-    all.reduce((max, event) => Math.max(max, of(event)), 0) / 1000;
+  const longest = (of: (event: TraceEvent) => number) => all.reduce((max, event) => Math.max(max, of(event)), 0) / 1000;
   return {
     tasks: all.length,
     longestCpu: longest(({ tdur = 0 }) => tdur),

@@ -18,12 +18,19 @@ import {
 test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
   await page.addInitScript(() => {
-    const { setTimeout } = window;
-    const late = 250;
-    window.requestAnimationFrame = (then) => Number(setTimeout(() => then(performance.now()), late));
-    window.cancelAnimationFrame = (id) => clearTimeout(id); // the real one would cancel a frame of Playwright's with this number
-    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35 ms is Preact's own delay
-    window.setTimeout = withLateEffects as typeof window.setTimeout;
+    const { setTimeout, requestAnimationFrame } = window;
+    let held: (() => void)[] | undefined;
+    const hold = (then: () => void) => -held!.push(then); // as an id, it cancels no frame of Playwright's
+    const frame = (then: FrameRequestCallback) =>
+      held ? hold(() => then(performance.now())) : requestAnimationFrame(then);
+    const timer = (then: () => void, ms?: number) => (held && ms === 35 ? hold(then) : setTimeout(then, ms)); // 35 ms is Preact's own delay
+    const holdEffects = () => void (held = []);
+    const runEffects = () => {
+      const late = held!;
+      holdEffects();
+      for (const then of late) then();
+    };
+    Object.assign(window, { requestAnimationFrame: frame, setTimeout: timer, holdEffects, runEffects });
   });
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
@@ -32,13 +39,16 @@ test('typed text is kept even if effects run late, and the page responds to it',
     editor.evaluate((of) => [...of.querySelectorAll('.cm-line')].map((line) => line.textContent).join('\n'));
   await editor.click();
   await page.keyboard.press('ControlOrMeta+A');
-  const typed = 'reward = ({ a }) => 1';
-  await page.keyboard.type(typed, { delay: 80 });
-  await page.waitForTimeout(1000); // time for pending effects
-  expect(await text()).toBe(typed);
-  expect(await page.evaluate(() => 1)).toBe(1);
-  await page.keyboard.type('er'); // the cursor is at the end
-  expect(await text()).toBe(`${typed}er`);
+  await page.evaluate('holdEffects()');
+  let typed = '';
+  for (const part of ['reward = ', '({ a })', ' => 1', 'er']) {
+    await page.keyboard.type(part);
+    typed += part;
+    await page.evaluate('runEffects()');
+    await page.evaluate(() => new Promise((ran) => setTimeout(ran))); // Preact runs its effects in a task of their own
+    expect(await text()).toBe(typed); // the cursor is at the end
+  }
+  await page.evaluate('runEffects()');
 
   const preset = page.getByLabel('Template');
   await expect(preset).toHaveValue('');
@@ -175,6 +185,7 @@ test('"Break it" asks for a guess, applies at once, measures every 5 steps, and 
   engine.upTo(1);
   await openPage(page, QUICK);
   await page.getByRole('button', { name: 'Start' }).click();
+  await engine.reached(2);
   await expectStep(page, 1);
   const broken = page.locator('#break');
   await broken.getByRole('button', { name: 'reward guessing' }).click();
