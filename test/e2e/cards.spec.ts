@@ -5,7 +5,7 @@ import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { startHub } from '../hubServer.ts';
-import { address, afterResponse, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, onlyInFull, openPage, roundTrip, test, TINY } from './demo.ts';
 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
   page,
@@ -87,7 +87,8 @@ test('of two cards, the one that was chosen last is opened, whichever recipe arr
   await expect(page).toHaveURL(/\?config=reverse-text$/);
   const late = page.waitForResponse('**/countdown*.yaml');
   letGo();
-  await afterResponse(page, await late);
+  await (await late).finished();
+  await roundTrip(page);
   await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
   await expect(page).toHaveURL(/\?config=reverse-text$/);
 });
@@ -150,7 +151,8 @@ test('a model of the hub is not requested while typing; then its sizes are shown
     await expect(page.getByText('0.4 million')).toBeVisible();
     const late = page.waitForResponse('**/api/models/org/slow/**');
     letGo();
-    await afterResponse(page, await late);
+    await late;
+    await roundTrip(page);
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, stored in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);

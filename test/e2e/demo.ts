@@ -1,6 +1,6 @@
 /** Helpers of the page's tests: they open it with settings in its address, control its engine, and read what it shows. */
 
-import { test as base, type Browser, expect, type Page, type Response } from '@playwright/test';
+import { test as base, type Browser, expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { serveGate } from '../scripted/gateServer.ts';
 
@@ -96,11 +96,9 @@ export const expectPoints = (page: Page, chart: string, count: number): Promise<
 export const expectKept = (page: Page, count: number): Promise<void> =>
   expect(page.locator('.timeline-marks .checkpoint')).toHaveCount(count);
 
-/** Waits until the page has acted on a response: an answer that it asks for now comes after the one before. */
-export async function afterResponse(page: Page, response: Response): Promise<void> {
-  await response.finished();
-  await page.evaluate(() => fetch('/').then((answer) => answer.text()));
-}
+/** Fetches something in the page. The page has acted on everything that arrived before. */
+export const roundTrip = (page: Page): Promise<string> =>
+  page.evaluate(() => fetch('/').then((answer) => answer.text()));
 
 /** Returns the number of points of a curve. */
 export async function points(page: Page, chart: string): Promise<number> {

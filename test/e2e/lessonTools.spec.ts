@@ -46,9 +46,9 @@ test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', as
 
   await third.getByText('Write a reward and train on it').press('Enter');
   await third.getByRole('button', { name: 'reward length' }).press('Enter');
-  engine.upTo(2);
+  engine.upTo(2); // both updates of step 1
   await third.getByRole('button', { name: /^Train 30 steps here/ }).press('Enter');
-  await expect(third.getByText(/^Step 2 of 30/)).toBeVisible();
+  await expect(third.getByText(/^Step 1 of 30/)).toBeVisible();
   await expect(third.locator('.source')).toContainText('Trained in this tab');
   await third.getByRole('button', { name: 'Stop' }).press('Enter');
   await expect(third.getByText('Stopped.')).toBeVisible();

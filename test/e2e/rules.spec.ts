@@ -18,19 +18,25 @@ import {
 test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
   await page.addInitScript(() => {
-    const { setTimeout, requestAnimationFrame } = window;
-    let held: (() => void)[] | undefined;
-    const hold = (then: () => void) => -held!.push(then); // as an id, it cancels no frame of Playwright's
-    const frame = (then: FrameRequestCallback) =>
-      held ? hold(() => then(performance.now())) : requestAnimationFrame(then);
-    const timer = (then: () => void, ms?: number) => (held && ms === 35 ? hold(then) : setTimeout(then, ms)); // 35 ms is Preact's own delay
-    const holdEffects = () => void (held = []);
-    const runEffects = () => {
-      const late = held!;
-      holdEffects();
-      for (const then of late) then();
+    const { setTimeout, clearTimeout, requestAnimationFrame, cancelAnimationFrame } = window;
+    const held = new Map<number, () => void>();
+    let [isHolding, ids] = [false, 0];
+    const hold = (then: () => void) => {
+      held.set(--ids, then); // no id of the browser's
+      return ids;
     };
-    Object.assign(window, { requestAnimationFrame: frame, setTimeout: timer, holdEffects, runEffects });
+    Object.assign(window, {
+      requestAnimationFrame: (then: FrameRequestCallback) =>
+        isHolding ? hold(() => then(performance.now())) : requestAnimationFrame(then),
+      cancelAnimationFrame: (id: number) => held.delete(id) || cancelAnimationFrame(id),
+      setTimeout: (then: () => void, ms?: number) => (isHolding && ms === 35 ? hold(then) : setTimeout(then, ms)), // Preact's own delay
+      clearTimeout: (id: number) => held.delete(id) || clearTimeout(id),
+      holdEffects: () => void (isHolding = true),
+      runEffects() {
+        isHolding = false;
+        for (const [id, then] of held) if (held.delete(id)) then();
+      },
+    });
   });
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
@@ -39,16 +45,15 @@ test('typed text is kept even if effects run late, and the page responds to it',
     editor.evaluate((of) => [...of.querySelectorAll('.cm-line')].map((line) => line.textContent).join('\n'));
   await editor.click();
   await page.keyboard.press('ControlOrMeta+A');
-  await page.evaluate('holdEffects()');
   let typed = '';
   for (const part of ['reward = ', '({ a })', ' => 1', 'er']) {
+    await page.evaluate('holdEffects()');
     await page.keyboard.type(part);
     typed += part;
     await page.evaluate('runEffects()');
     await page.evaluate(() => new Promise((ran) => setTimeout(ran))); // Preact runs its effects in a task of their own
     expect(await text()).toBe(typed); // the cursor is at the end
   }
-  await page.evaluate('runEffects()');
 
   const preset = page.getByLabel('Template');
   await expect(preset).toHaveValue('');
