@@ -1,7 +1,8 @@
 /** Tests the page around a run: messages without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
 
 import { expect } from '@playwright/test';
-import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { address, expectKept, expectPoints, expectState, expectStep, inkOf, openPage, test, TINY } from './demo.ts';
+import { downloadedLines } from './savedLines.ts';
 
 test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
   page,
@@ -236,4 +237,19 @@ test('numbers that are not finite end the run, with the step and the reason', as
   await expect(notice).toContainText(/step \d+/);
   await expect(notice).toContainText('not finite');
   await expect(notice).toContainText('actor.optim.lr');
+});
+
+test('a rubric in the config, decided by another checkpoint in the worker: a curve of each criterion', async ({
+  page,
+}) => {
+  const rubric = { prompt: '{response} {criterion}', criteria: [{ name: 'brief', description: 'Is it brief?' }] };
+  const judge = { 'reward.rubric': JSON.stringify(rubric), 'reward.judge.checkpoint': 'checkpoints/gsm8k-tool' };
+  await openPage(page, { ...TINY, steps: 2, ...judge });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done');
+  await expectPoints(page, 'reward/brief/mean', 2);
+  expect(await inkOf(page, 'reward/brief/mean')).toBeGreaterThan(0.005);
+  const [line] = (await downloadedLines(page)).filter((metrics) => 'reward/brief/mean' in metrics);
+  expect(line['reward/brief/mean']).toBeGreaterThan(0);
+  expect(line['reward/brief/mean']).toBeLessThan(1);
 });
