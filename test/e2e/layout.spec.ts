@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
-import { address, expectPoints, test, TINY } from './demo.ts';
+import { address, expectPoints, skipUnlessFull, test, TINY } from './demo.ts';
 
 const boxOf = async (page: Page, selector: string) => (await page.locator(selector).first().boundingBox())!;
 
@@ -116,6 +116,7 @@ for (const width of [360, 390])
     page,
     engine,
   }) => {
+    if (width !== 360) skipUnlessFull();
     await page.setViewportSize({ width, height: 780 });
     await load(page);
     expect(await shifts(page), 'layout shift while loading').toBeLessThan(0.1);
@@ -137,6 +138,7 @@ for (const width of [360, 390])
   });
 
 test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
+  skipUnlessFull(); // a browser of its own
   const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();

@@ -47,10 +47,12 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('7');
 });
 
-test('an unknown parameter is reported with the nearest known one', async ({ page }) => {
+test('an unknown parameter or key is reported with the nearest known one', async ({ page }) => {
   await page.goto('/?lrr=1e-4');
   await expect(page.locator('.notice.error')).toContainText('Unknown parameter "lrr". Did you mean "lr"?');
   await expect(page.locator('.notice.error')).toContainText('Known parameters: config, algorithm,');
+  await page.goto(address({ 'rollout.temprature': 1 }));
+  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
 test('a result from a link is shown as a shared run, as text, and starts nothing', async ({ page }) => {

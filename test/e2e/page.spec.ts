@@ -27,14 +27,6 @@ test("a software adapter is named prominently; another algorithm uses its own cl
   await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
-test('without WebGPU the page says what is missing and what to do', async ({ page }) => {
-  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await page.goto('/');
-  await expectState(page, 'no-gpu');
-  await expect(page.getByText('Training needs WebGPU')).toBeVisible();
-  await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
-});
-
 test('with WebGPU but no adapter the page says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
@@ -124,11 +116,6 @@ test('a bad setting is refused with one error message and can be corrected', asy
   await page.getByLabel('Learning rate').fill('1e-4');
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');
-});
-
-test('an unknown key in the address names the nearest known one', async ({ page }) => {
-  await page.goto(address({ 'rollout.temprature': 1 }));
-  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
 test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({

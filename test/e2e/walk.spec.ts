@@ -6,9 +6,9 @@
 
 import { expect, type Page } from '@playwright/test';
 import { rng } from '../random.ts';
-import { address, test, TINY } from './demo.ts';
+import { address, isFull, test, TINY } from './demo.ts';
 
-const WALKS = Number(process.env['WALKS'] ?? 2);
+const WALKS = Number(process.env['WALKS'] ?? (isFull ? 2 : 1));
 const FIRST_SEED = Number(process.env['WALK_SEED'] ?? 1);
 const ACTIONS = 12;
 /** Milliseconds that the main thread may be busy. Checked only if many sequences are requested, because everyday's machine is shared. */
