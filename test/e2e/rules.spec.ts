@@ -247,9 +247,12 @@ test('the lesson "cheat" is worked through: each screen checks what was done', a
   await step('It did what was paid', "Waits for the task's own reward.", () =>
     page.getByRole('button', { name: 'Undo' }).click(),
   );
+  await expectState(page, 'done');
   await expect(page, 'the lesson stays in the address').toHaveURL(/lesson=cheat/);
   await page.goto('/?lesson=none');
-  await expect(page.locator('.notice.error')).toContainText('Unknown lesson "none". Known: cheat.');
+  await expect(page.locator('.notice.error'), 'the saved run does not replace it').toContainText(
+    'Unknown lesson "none". Known: cheat.',
+  );
 });
 
 /** Returns the newest value of a curve, and its change since the first. */
