@@ -46,7 +46,7 @@ const HANG_MS = 150_000;
 let main: string;
 beforeAll(async () => {
   main = join(await bundle(process.cwd()), 'bin.js');
-}, 120_000);
+});
 const children: ChildProcess[] = [];
 afterAll(() => {
   for (const child of children) child.kill('SIGKILL');

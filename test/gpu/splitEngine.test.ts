@@ -88,22 +88,18 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
 
 /** Compiles every kernel twice, so the everyday tests run it only in Chromium. */
 const hasTime = isFull || 'document' in globalThis;
-test.runIf(hasTime)(
-  'devices of their own: what is trained on one is drawn by on the other',
-  { timeout: 120_000 },
-  async () => {
-    const { train: trainer, other } = await pairOf();
-    const { model, rollout, checkpointEngine } = splitEngine(trainer, other, WHOLE);
-    await Promise.all([train(model, 1), generate(rollout)]);
-    expect(await offPolicy(model, await generate(rollout))).toBeGreaterThan(1e-3);
-    await checkpointEngine!.updateWeights(1);
-    expect(await offPolicy(model, await generate(rollout))).toBe(0);
-    const view = (gpu: Gpu) => gpu.buffer('probe', 4);
-    const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
-    trainer.gpu.copy(own, foreign);
-    await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // a buffer of one cannot be used on the other
-  },
-);
+test.runIf(hasTime)('devices of their own: what is trained on one is drawn by on the other', async () => {
+  const { train: trainer, other } = await pairOf();
+  const { model, rollout, checkpointEngine } = splitEngine(trainer, other, WHOLE);
+  await Promise.all([train(model, 1), generate(rollout)]);
+  expect(await offPolicy(model, await generate(rollout))).toBeGreaterThan(1e-3);
+  await checkpointEngine!.updateWeights(1);
+  expect(await offPolicy(model, await generate(rollout))).toBe(0);
+  const view = (gpu: Gpu) => gpu.buffer('probe', 4);
+  const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
+  trainer.gpu.copy(own, foreign);
+  await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // a buffer of one cannot be used on the other
+});
 
 test('rollout uses the old weights while buckets arrive, and the new ones from a token boundary', async () => {
   const { train: trainer, other } = await pairOf();

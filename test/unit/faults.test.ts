@@ -214,7 +214,7 @@ test.each<RolloutOptions>([
   { preemption: 'latest', asyncScheduling: 'on' },
 ])(
   'thousands of requests with faults of every kind, preemption $preemption, async $asyncScheduling',
-  { timeout: 120_000 },
+  { timeout: 600_000 },
   async (options) => {
     const engine = scriptedServer(options);
     const reasons = new Set<StopReason>();

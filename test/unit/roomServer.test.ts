@@ -17,7 +17,7 @@ import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServe
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: 60_000, interval: 20 });
 const fresh = (): Saved => ({ trained: [], begun: 0 });
 
-describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, () => {
+describe.runIf(hasNatsServer())('the server of a room', () => {
   let folder: string;
   const ends: (() => unknown)[] = [];
   beforeEach(async () => {
