@@ -5,7 +5,7 @@ import { EXERCISES } from '../../demo/lessons/4-tools/exercises.ts';
 import { NUMBERS } from '../../demo/lessons/4-tools/stills.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, skipUnlessFull, test } from './demo.ts';
-import { figure, openLessonAt, solve, write } from './lesson.ts';
+import { expectNarrow, figure, openLessonAt, solve, write } from './lesson.ts';
 
 const LESSON = '/lessons/4-tools/index.html';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.authored');
@@ -63,8 +63,7 @@ test.describe('360 px', () => {
     skipUnlessFull();
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
-    const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    expect(await tooWide()).toBeLessThanOrEqual(0);
+    await expectNarrow(page, false);
   });
 });
 
