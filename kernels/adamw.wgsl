@@ -9,7 +9,7 @@
 // Grid      one thread per 4 elements, WG apart, of an arena of concatenated tensors.
 // Numerics  the host computes 1 - b1 and 1 - b2, because in f32 1 - 0.999 is off in the fifth digit.
 // Paper     Loshchilov & Hutter 2019, arXiv:1711.05101; the order of operations is torch.optim.AdamW's.
-// Checked   against referenceAdamW() in src/model/reference/model.ts by test/gpu/adamw.test.ts.
+// Checked   against referenceAdamW() in src/extensions/verify/reference/model.ts by test/gpu/adamw.test.ts.
 
 struct Params {
   n: u32,

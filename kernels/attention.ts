@@ -61,7 +61,7 @@ function forward({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
 // Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads take equally long and load different keys.
 // Numerics  keys in ascending order in one thread, the same bits for any N and any tile: decoding equals training.${tileNote(R, 'A key is loaded once')}
 // Paper     Milakov & Gimelshein 2018, arXiv:1805.02867 (online softmax).
-// Checked   against attention() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by kernels/attention.ts.
+// Checked   against attention() in src/extensions/verify/reference/ops.ts by test/gpu/attention.test.ts. Printed by kernels/attention.ts.
 
 ${params(D, 'query rows')}
 @group(0) @binding(0) var<storage, read> q: array<Act>;
@@ -145,7 +145,7 @@ function backwardQ({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
 // Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads take equally long and load different keys.
 // Numerics  keys in ascending order in one thread.${tileNote(R, 'A key is loaded once')}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention_bwd.test.ts. Printed by kernels/attention.ts.
+// Checked   against attentionBwd() in src/extensions/verify/reference/ops.ts by test/gpu/attention_bwd.test.ts. Printed by kernels/attention.ts.
 
 ${params(D, 'query rows')}
 @group(0) @binding(0) var<storage, read> q: array<Act>;
@@ -231,7 +231,7 @@ function backwardKV({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
 // Grid      one thread per (${R > 1 ? `tile of ${R} key rows` : 'key row'}, key/value head), heads fastest.
 // Numerics  queries in ascending order in one thread, query heads within.${R > 1 ? `\n//           A query is loaded once for ${R} keys; to a key that it does not see, it adds 0 (so it must be finite).` : ''}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention_bwd.test.ts. Printed by kernels/attention.ts.
+// Checked   against attentionBwd() in src/extensions/verify/reference/ops.ts by test/gpu/attention_bwd.test.ts. Printed by kernels/attention.ts.
 
 ${params(D, 'rows')}
 @group(0) @binding(0) var<storage, read> q: array<Act>;

@@ -10,7 +10,7 @@
 // Grid      one thread per (row, head), heads slowest, so that neighbouring threads share their keys. D <= 128.
 // Numerics  keys in ascending order in one thread: decoding and training sum in the same order, bit for bit.
 // Paper     Milakov & Gimelshein 2018, arXiv:1805.02867 (online softmax).
-// Checked   against attention() in src/model/reference/ops.ts by test/gpu/attention.test.ts.
+// Checked   against attention() in src/extensions/verify/reference/ops.ts by test/gpu/attention.test.ts.
 
 struct Params {
   N: u32,

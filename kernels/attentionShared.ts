@@ -55,7 +55,7 @@ const note = (L: number, R: number, what: string, reference: string, test: strin
   `// Grid      a workgroup is one subgroup of ${L} lanes: ${L * R} neighbouring rows of one head, ${R} a lane. Each lane loads a part of
 //           ${what}, and broadcasts it to the others.
 // Numerics  the same bits as without sharing; a row that does not see a key adds 0 for it (so the key must be finite).
-// Checked   against ${reference}() in src/model/reference/ops.ts by test/gpu/${test}.test.ts. Printed by
+// Checked   against ${reference}() in src/extensions/verify/reference/ops.ts by test/gpu/${test}.test.ts. Printed by
 //           kernels/attentionShared.ts.
 `;
 

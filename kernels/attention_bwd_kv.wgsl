@@ -9,7 +9,7 @@
 //   dkv         [N, 2 * K * D]  written
 //
 // Grid      one thread per (key row, key/value head). D <= 128.
-// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention_bwd.test.ts.
+// Checked   against attentionBwd() in src/extensions/verify/reference/ops.ts by test/gpu/attention_bwd.test.ts.
 
 struct Params {
   N: u32,

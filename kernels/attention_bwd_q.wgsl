@@ -10,7 +10,7 @@
 //
 // Grid      one thread per (row, head). D <= 128.
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention_bwd.test.ts.
+// Checked   against attentionBwd() in src/extensions/verify/reference/ops.ts by test/gpu/attention_bwd.test.ts.
 
 struct Params {
   N: u32,

@@ -5,7 +5,7 @@
 //   x       [N, C]     rows of other tokens stay unchanged
 //
 // Grid      one thread per element of x. Numerics: a copy, exact.
-// Checked   against embedding() in src/model/reference/ops.ts by test/gpu/embed.test.ts.
+// Checked   against embedding() in src/extensions/verify/reference/ops.ts by test/gpu/embed.test.ts.
 
 struct Params {
   N: u32,

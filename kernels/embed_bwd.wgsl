@@ -7,7 +7,7 @@
 //   dtable    [count, C]  accumulates; tokens first .. first + count - 1 of the vocabulary; other tokens are skipped
 //
 // Grid      one thread per (distinct token, channel). No atomics: the order of every sum is fixed.
-// Checked   against embeddingBwd() in src/model/reference/ops.ts by test/gpu/embed_bwd.test.ts.
+// Checked   against embeddingBwd() in src/extensions/verify/reference/ops.ts by test/gpu/embed_bwd.test.ts.
 
 struct Params {
   U: u32,

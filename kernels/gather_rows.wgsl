@@ -5,7 +5,7 @@
 //   y     [R, C]  written
 //
 // Grid      one thread per element of y.
-// Checked   against embedding() in src/model/reference/ops.ts by test/gpu/gather_rows.test.ts.
+// Checked   against embedding() in src/extensions/verify/reference/ops.ts by test/gpu/gather_rows.test.ts.
 
 struct Params {
   R: u32,

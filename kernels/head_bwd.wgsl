@@ -11,7 +11,7 @@
 //   logits      [R, V]    in: logits, out: gradient
 //
 // Grid      LANES threads per row, WG / LANES rows per workgroup; each thread has its own columns, so no barrier is needed.
-// Checked   against headBwd() in src/model/reference/ops.ts by test/gpu/head_bwd.test.ts.
+// Checked   against headBwd() in src/extensions/verify/reference/ops.ts by test/gpu/head_bwd.test.ts.
 
 struct Params {
   R: u32,

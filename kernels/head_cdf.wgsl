@@ -11,7 +11,7 @@
 // Grid      one workgroup per entry.
 // Numerics  the order of the sums is that of sample.wgsl: WG threads over V / WG neighbouring columns each, in blocks, then the
 //           threads in order. With the WG of the sampler the comparison is the sampler's own, bit for bit.
-// Checked   against headCdf() in src/model/reference/ops.ts, and against samples of sample.wgsl, by test/gpu/head_cdf.test.ts.
+// Checked   against headCdf() in src/extensions/verify/reference/ops.ts, and against samples of sample.wgsl, by test/gpu/head_cdf.test.ts.
 
 struct Params {
   E: u32,

@@ -8,7 +8,7 @@
 //   entropy   [E]      likewise
 //
 // Grid      one thread per entry.
-// Checked   against head() in src/model/reference/ops.ts by test/gpu/head_logprob.test.ts.
+// Checked   against head() in src/extensions/verify/reference/ops.ts by test/gpu/head_logprob.test.ts.
 
 struct Params {
   E: u32,

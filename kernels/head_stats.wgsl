@@ -7,7 +7,7 @@
 // Grid      LANES threads per row, WG / LANES rows per workgroup.
 // Numerics  the maximum is subtracted before exp. A thread sums blocks of BLOCK terms, then adds the blocks: one running sum over
 //           49,152 words loses the small terms. The order of the sums is fixed by LANES alone.
-// Checked   against head() in src/model/reference/ops.ts by test/gpu/head_stats.test.ts.
+// Checked   against head() in src/extensions/verify/reference/ops.ts by test/gpu/head_stats.test.ts.
 
 struct Params {
   R: u32,

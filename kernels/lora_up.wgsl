@@ -8,7 +8,7 @@
 // Grid      one thread per 4 rows and one column j; threads in a row take neighbouring columns.
 // Numerics  one thread sums each output over r in ascending order, from 0; the same bits for every N. B = 0 leaves y unchanged.
 // Paper     LoRA, arXiv:2106.09685; `scale` of rank-stabilised LoRA: arXiv:2312.03732.
-// Checked   against linear() in src/model/reference/ops.ts by test/gpu/lora_up.test.ts.
+// Checked   against linear() in src/extensions/verify/reference/ops.ts by test/gpu/lora_up.test.ts.
 
 struct Params {
   N: u32,

@@ -7,7 +7,7 @@
 //
 // Grid      one thread per 4 rows of db and one column j; threads in a row take neighbouring columns.
 // Numerics  one thread sums each output over n in ascending order, from 0.
-// Checked   against linearBwd() in src/model/reference/ops.ts by test/gpu/lora_up_bwd_b.test.ts.
+// Checked   against linearBwd() in src/extensions/verify/reference/ops.ts by test/gpu/lora_up_bwd_b.test.ts.
 
 struct Params {
   N: u32,

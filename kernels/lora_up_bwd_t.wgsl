@@ -7,7 +7,7 @@
 //
 // Grid      one thread per 4 rows and one column of dt.
 // Numerics  one thread sums each output over j in ascending order, from 0.
-// Checked   against linearBwd() in src/model/reference/ops.ts by test/gpu/lora_up_bwd_t.test.ts.
+// Checked   against linearBwd() in src/extensions/verify/reference/ops.ts by test/gpu/lora_up_bwd_t.test.ts.
 
 struct Params {
   N: u32,

@@ -8,7 +8,7 @@
 //   m     [n]  updated
 //
 // Grid      one thread per element.
-// Checked   against referenceStep() in src/model/reference/optimizers.ts by test/gpu/sgd_momentum.test.ts.
+// Checked   against referenceStep() in test/gpu/referenceOptimizers.ts by test/gpu/sgd_momentum.test.ts.
 
 struct Params {
   n: u32,

@@ -6,7 +6,7 @@
 //
 // Grid      one thread per element.
 // Paper     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
-// Checked   against orthogonalized() in src/model/reference/optimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
+// Checked   against orthogonalized() in test/gpu/referenceOptimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
 
 struct Params {
   d: u32,

@@ -4,7 +4,7 @@
 //   x        [n]
 //
 // Grid      one thread per element; every thread sums the partial sums in the same order.
-// Checked   against orthogonalized() in src/model/reference/optimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
+// Checked   against orthogonalized() in test/gpu/referenceOptimizers.ts by test/gpu/normalize_newton_schulz.test.ts.
 
 struct Params {
   n: u32,

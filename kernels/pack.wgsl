@@ -9,7 +9,7 @@
 //   words   [ceil(n / 32) blocks of words]  written; values past n are 0
 //
 // Grid      one thread per block.
-// Checked   with unpack.wgsl against quantize() in src/model/reference/ops.ts by test/gpu/pack_unpack.test.ts.
+// Checked   with unpack.wgsl against quantize() in src/extensions/verify/reference/ops.ts by test/gpu/pack_unpack.test.ts.
 
 struct Params {
   n: u32,

@@ -9,7 +9,7 @@
 // Grid      LANES threads per (row, head), WG / LANES of these per workgroup, folded over x and y past 65535 workgroups.
 // Numerics  like rmsnorm.wgsl: the order of the sum is fixed by LANES alone, so decoding and training agree bit for bit.
 // Paper     Qwen3 technical report, arXiv:2505.09388; Henry et al. 2020, arXiv:2010.04245.
-// Checked   against rmsnorm() in src/model/reference/ops.ts by test/gpu/qk_norm.test.ts.
+// Checked   against rmsnorm() in src/extensions/verify/reference/ops.ts by test/gpu/qk_norm.test.ts.
 
 struct Params {
   N: u32,

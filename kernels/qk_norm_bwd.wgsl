@@ -7,7 +7,7 @@
 //   dqkv    [N, (H + 2K) * D]   in: gradient of the normed q and k; out: of the product
 //
 // Grid      LANES threads per (row, q or k head), WG / LANES of these per workgroup; each thread has its own columns of dqkv.
-// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/qk_norm_bwd_weight.test.ts.
+// Checked   against rmsnormBwd() in src/extensions/verify/reference/ops.ts by test/gpu/qk_norm_bwd_weight.test.ts.
 
 struct Params {
   N: u32,

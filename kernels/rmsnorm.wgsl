@@ -8,7 +8,7 @@
 // Grid      LANES threads per row, WG / LANES rows per workgroup, folded over x and y past 65535 workgroups. Any N, C >= 1.
 // Numerics  sums in f32, in an order fixed by LANES alone: one adapter must use one value for all batches.
 // Paper     Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
-// Checked   against rmsnorm() in src/model/reference/ops.ts by test/gpu/rmsnorm.test.ts.
+// Checked   against rmsnorm() in src/extensions/verify/reference/ops.ts by test/gpu/rmsnorm.test.ts.
 
 struct Params {
   N: u32,

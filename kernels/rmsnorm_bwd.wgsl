@@ -9,7 +9,7 @@
 //
 // Grid      LANES threads per row, WG / LANES rows per workgroup, like rmsnorm.wgsl.
 //           The gain's gradient is rmsnorm_bwd_weight.wgsl.
-// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm_bwd.test.ts.
+// Checked   against rmsnormBwd() in src/extensions/verify/reference/ops.ts by test/gpu/rmsnorm_bwd.test.ts.
 
 struct Params {
   N: u32,

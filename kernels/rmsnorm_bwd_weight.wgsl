@@ -6,7 +6,7 @@
 //   partial  [ceil(N / ROWS), C]  written
 //
 // Grid      one thread per (block, channel); a block is ROWS rows, so the order of the sum is fixed by N alone.
-// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm_bwd_weight.test.ts.
+// Checked   against rmsnormBwd() in src/extensions/verify/reference/ops.ts by test/gpu/rmsnorm_bwd_weight.test.ts.
 
 struct Params {
   N: u32,

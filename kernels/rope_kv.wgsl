@@ -10,7 +10,7 @@
 //
 // Grid      one thread per (row, 4 heads, pair): they share an angle.
 // Paper     Su et al. 2021, arXiv:2104.09864, in the half-split order of the Llama checkpoints.
-// Checked   against rope() in src/model/reference/ops.ts by test/gpu/rope_kv.test.ts.
+// Checked   against rope() in src/extensions/verify/reference/ops.ts by test/gpu/rope_kv.test.ts.
 
 struct Params {
   N: u32,

@@ -7,7 +7,7 @@
 //   dqkv       [N, (H + 2K) * D]   written
 //
 // Grid      one thread per (row, 4 heads, pair): they share an angle.
-// Checked   against ropeBwd() in src/model/reference/ops.ts by test/gpu/rope_kv_bwd.test.ts.
+// Checked   against ropeBwd() in src/extensions/verify/reference/ops.ts by test/gpu/rope_kv_bwd.test.ts.
 
 struct Params {
   N: u32,

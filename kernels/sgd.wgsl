@@ -7,7 +7,7 @@
 //
 // Grid      one thread per element.
 // Paper     Bernstein et al. 2018, arXiv:1802.04434 (signSGD).
-// Checked   against referenceStep() in src/model/reference/optimizers.ts by test/gpu/sgd_momentum.test.ts.
+// Checked   against referenceStep() in test/gpu/referenceOptimizers.ts by test/gpu/sgd_momentum.test.ts.
 
 struct Params {
   n: u32,

@@ -5,7 +5,7 @@
 //
 // Grid      one thread per (4 rows, column): on a software adapter starting a thread costs as much as computing one element.
 // Paper     Shazeer 2020, arXiv:2002.05202.
-// Checked   against swiglu() in src/model/reference/ops.ts by test/gpu/swiglu.test.ts.
+// Checked   against swiglu() in src/extensions/verify/reference/ops.ts by test/gpu/swiglu.test.ts.
 
 struct Params {
   N: u32,

@@ -6,7 +6,7 @@
 //   dgu  [N, 2F]  written
 //
 // Grid      one thread per (4 rows, column), as swiglu.wgsl.
-// Checked   against swigluBwd() in src/model/reference/ops.ts by test/gpu/swiglu_bwd.test.ts.
+// Checked   against swigluBwd() in src/extensions/verify/reference/ops.ts by test/gpu/swiglu_bwd.test.ts.
 
 struct Params {
   N: u32,

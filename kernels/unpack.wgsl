@@ -6,7 +6,7 @@
 //   y       [N, C]             rows of tokens outside first .. first + rows - 1 stay unchanged
 //
 // Grid      one thread per element of y. Without GATHER, C = 1 and N = elements. Numerics: one product.
-// Checked   with pack.wgsl against quantize() in src/model/reference/ops.ts by test/gpu/pack_unpack.test.ts.
+// Checked   with pack.wgsl against quantize() in src/extensions/verify/reference/ops.ts by test/gpu/pack_unpack.test.ts.
 
 struct Params {
   N: u32,

@@ -24,7 +24,6 @@ const MODULES = new Map([
   ['extensions', 'what a step does not need: learner, client, replay, rooms, MCP, ...'],
   ['runs', 'run folders and their checkpoints, on a disk or in a browser'],
   ['workers', 'the thread that owns the GPU device'],
-  ['verify', 'checks of an adapter or a model against float64'],
   ['grpo', 'the algorithm: one training step, losses, advantages, settings'],
   ['rollout', 'generation: agent loops, tool calls, continuous batching, KV cache'],
   ['tasks', 'problems, tools, rewards'],

@@ -1,6 +1,4 @@
-/**
- * One class per error that a caller handles; all others are RangeError, TypeError or Error.
- */
+/** One class per error that a caller handles; all others are RangeError, TypeError or Error. */
 
 /** The device is lost (driver reset, GPU process crash, destroy). A new device can be requested. */
 export class DeviceLostError extends Error {

@@ -1,6 +1,4 @@
-/**
- * The library: exports for a page or a Node program. The command line and the page import its modules directly.
- */
+/** The library: exports for a page or a Node program. The command line and the page import its modules directly. */
 
 export {
   ConfigError,
@@ -73,8 +71,7 @@ export {
   computeAdvantages,
   type CustomAdvantage,
 } from './grpo/advantages/index.ts';
-export { answer, type AnswerOptions } from './grpo/ask/answer.ts';
-export { questionOf, questionTokens } from './grpo/ask/question.ts';
+export { answer, type AnswerOptions, questionOf, questionTokens } from './extensions/ask/index.ts';
 export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
 export type { SftConfigInput, TrainConfigInput } from './grpo/config/input.ts';
@@ -93,7 +90,7 @@ export {
 export type { Fault } from './grpo/health.ts';
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/config/recipes.ts';
-export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './grpo/sft.ts';
+export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './extensions/sft/index.ts';
 export type { SftConfig } from './grpo/config/sftSchema.ts';
 export type { Sample } from './grpo/update/batch.ts';
 export { LIVE_SETTINGS, type LiveSettings, type Rules } from './grpo/live.ts';
@@ -109,7 +106,7 @@ export type {
   TrainerState,
 } from './grpo/types.ts';
 export type { UpdatedTokens } from './grpo/update/tokenNumbers.ts';
-export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './verify/checkPolicyLoss.ts';
+export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './extensions/verify/checkPolicyLoss.ts';
 export { sftExample } from './tasks/supervised/conversationTokens.ts';
 export { tokenizerOf, type TokenizerFiles } from './tasks/gsm8k/tokenizer.ts';
 export type { EngineDescription, OpenedModel } from './workers/engineApi.ts';

@@ -91,11 +91,11 @@ function answer(
 function sendFile({ headers }: IncomingMessage, response: ServerResponse, bytes: Uint8Array): void {
   const etag = etagOf(bytes);
   if (headers['if-none-match'] === etag) return void response.writeHead(304).end();
-  const from = /^bytes=(\d+)-$/.exec(headers.range ?? '')?.[1];
+  const [, from, last = bytes.length - 1] = /^bytes=(\d+)-(\d+)?$/.exec(headers.range ?? '') ?? [];
   if (from === undefined) return void response.writeHead(200, { etag, 'content-length': bytes.length }).end(bytes);
   if (Number(from) >= bytes.length) return void response.writeHead(416).end();
-  const rest = bytes.subarray(Number(from));
-  const range = `bytes ${from}-${bytes.length - 1}/${bytes.length}`;
+  const rest = bytes.subarray(Number(from), Number(last) + 1);
+  const range = `bytes ${from}-${Number(from) + rest.length - 1}/${bytes.length}`;
   response.writeHead(206, { etag, 'content-length': rest.length, 'content-range': range }).end(rest);
 }
 
@@ -108,7 +108,7 @@ const NOT_ASKED_FOR = ['loss.png', 'onnx/config.json', 'pytorch_model.bin'].map(
 
 function listing(files: Map<string, Uint8Array>) {
   const siblings = [...files].map(([rfilename, bytes]) => {
-    if (rfilename.endsWith('.safetensors'))
+    if (/\.(safetensors|gguf)$/.test(rfilename))
       return { rfilename, size: bytes.length, lfs: { size: bytes.length, sha256: hash('sha256', bytes) } };
     return { rfilename, size: bytes.length, blobId: hash('sha1', `blob ${bytes.length}\0`, bytes) };
   });

@@ -2,7 +2,7 @@
 
 import { batch, computed, effect, signal, type Signal } from '@preact/signals';
 import { describe, InputError, isEngineLost } from '../../src/errors.ts';
-import { questionOf, questionTokens } from '../../src/grpo/ask/question.ts';
+import { questionOf, questionTokens } from '../../src/extensions/ask/index.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import type { Message, Problem, Task } from '../../src/tasks/task.ts';

@@ -4,7 +4,7 @@
  */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { answer, type AnswerOptions } from '../../src/grpo/ask/answer.ts';
+import { answer, type AnswerOptions } from '../../src/extensions/ask/index.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { parameterCount } from '../../src/model/params.ts';

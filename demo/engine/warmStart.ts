@@ -4,8 +4,7 @@
 
 import { parseSftConfig } from '../../src/grpo/config/text.ts';
 import type { SftConfig } from '../../src/grpo/config/sftSchema.ts';
-import { trainSupervised } from '../../src/grpo/sft.ts';
-import { exampleStream, freshModel, generatedTokenizer } from '../../src/grpo/warmStart.ts';
+import { trainSupervised, exampleStream, freshModel, generatedTokenizer } from '../../src/extensions/sft/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { optimizerOf } from '../../src/model/optimizer/spec.ts';

@@ -1,7 +1,7 @@
 /** A session that is opened before Start, and the untrained model's tries at the first problem. */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { firstGroup, timedStep } from '../../src/grpo/firstGroup.ts';
+import { firstGroup, timedStep } from '../../src/extensions/checks/index.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { needsOnlyThePage, Session, sessionKey } from './session.ts';
 

@@ -5,7 +5,7 @@ import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { config, history, tries } from '../state/page.ts';
-import { openRecording, type Recording } from './recording.ts';
+import { openRecording, type RecordedName, type Recording } from './recording.ts';
 
 /** Steps per second at speed 1. */
 const STEPS_PER_S = 2;
@@ -21,8 +21,8 @@ export class Player {
   readonly #tries: ReadonlyMap<number, LoggedRollout[]>;
   #endings: (() => void)[] = [];
 
-  static async open(): Promise<Player> {
-    return new Player(await openRecording());
+  static async open(name: RecordedName): Promise<Player> {
+    return new Player(await openRecording(name));
   }
 
   private constructor(recording: Recording) {

@@ -2,6 +2,7 @@
 
 import { effect, signal } from '@preact/signals';
 import type { Player } from './player.ts';
+import type { RecordedName } from './recording.ts';
 import { complain } from '../state/notices.ts';
 import { present } from '../state/present.ts';
 import { active, enter, isRecorded, leave, shared, state } from '../state/stage.ts';
@@ -10,13 +11,13 @@ export const player = signal<Player | undefined>(undefined);
 
 let opening = false;
 
-/** Loads and plays the recorded run. */
-export async function watchRecorded(): Promise<void> {
+/** Loads and plays a recorded run, by default that of the default recipe. */
+export async function watchRecorded(name: RecordedName = 'gsm8k-tool'): Promise<void> {
   if (player.value || opening) return;
   opening = true;
   try {
     const { Player } = await import('./player.ts');
-    const opened = await Player.open();
+    const opened = await Player.open(name);
     if (active.value) return;
     enter({ name: 'looking', at: 'recorded' });
     present();

@@ -2,7 +2,7 @@
 
 import { isEngineLost } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
+import { checkFirstPrompts } from '../../src/extensions/checks/index.ts';
 import { Evaluation } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';

@@ -1,6 +1,4 @@
-/**
- * Chooses the adapter of a device, and returns its name and its features.
- */
+/** Chooses the adapter of a device, and returns its name and its features. */
 
 import { NoAdapterError } from '../errors.ts';
 
@@ -30,13 +28,13 @@ export async function offersHalves(): Promise<boolean> {
 }
 
 /** Returns the adapter that a device would be opened on. Throws NoAdapterError. */
-export async function requestAdapter(powerPreference: GPUPowerPreference = 'high-performance'): Promise<GPUAdapter> {
+export async function requestAdapter(): Promise<GPUAdapter> {
   const gpu = globalThis.navigator?.gpu;
   if (!gpu)
     throw new NoAdapterError(
       'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node call installWebGpu() of "webgrpo/node" first.',
     );
-  const adapter = await gpu.requestAdapter({ powerPreference });
+  const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
   if (!adapter)
     throw new NoAdapterError(
       'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node install a Chromium, whose software driver is found, or set VK_ICD_FILENAMES to a Vulkan driver.',
@@ -45,10 +43,8 @@ export async function requestAdapter(powerPreference: GPUPowerPreference = 'high
 }
 
 /** Opens an adapter, and a device with all of its features that kernels use. Throws NoAdapterError. */
-export async function openAdapter(
-  powerPreference?: GPUPowerPreference,
-): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
-  const adapter = await requestAdapter(powerPreference);
+export async function openAdapter(): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
+  const adapter = await requestAdapter();
   const wanted: GPUFeatureName[] = ['shader-f16', 'subgroups', 'timestamp-query'];
   const limits = adapter.limits;
   const device = await adapter.requestDevice({

@@ -1,6 +1,4 @@
-/**
- * Kind of an adapter, for kernels that have one variant per kind.
- */
+/** Kind of an adapter, for kernels that have one variant per kind. */
 
 import type { AdapterSummary } from './device.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Counts of what a device has created so far. A steady-state step changes only dispatches, submits and mappedBytes.
- */
+/** Counts of what a device has created so far. A steady-state step changes only dispatches, submits and mappedBytes. */
 export interface GpuCounters {
   /** Existing buffers, for views and for read-backs. */
   buffers: number;

@@ -33,7 +33,6 @@ interface Range {
 }
 
 interface GpuOptions {
-  powerPreference?: GPUPowerPreference;
   /** Maximum number of bytes to allocate; VRAM itself cannot be queried. */
   maxBytes?: number;
   /** Largest buffer of weights; more weights are split into several buffers. Default: the device's binding limit. */
@@ -84,7 +83,7 @@ export class Gpu {
 
   /** Opens a device with all features of the adapter. Throws NoAdapterError. */
   static async create(options: GpuOptions = {}): Promise<Gpu> {
-    const { device, summary } = await openAdapter(options.powerPreference);
+    const { device, summary } = await openAdapter();
     return new Gpu(device, summary, options);
   }
 

@@ -1,6 +1,4 @@
-/**
- * Packed formats of frozen weights. Contains no kernels, because configs import it.
- */
+/** Packed formats of frozen weights. Contains no kernels, because configs import it. */
 export const PACKED_FORMATS = ['float16', 'int8', 'int4'] as const;
 export type PackedFormat = (typeof PACKED_FORMATS)[number];
 

@@ -1,6 +1,4 @@
-/**
- * Parameters of dispatches: one slot each in a uniform buffer, uploaded together at a submit.
- */
+/** Parameters of dispatches: one slot each in a uniform buffer, uploaded together at a submit. */
 
 import type { Kernel } from './kernel.ts';
 import { USAGE } from './view.ts';

@@ -1,6 +1,4 @@
-/**
- * Measures compute passes with the GPU's clock, summed by label. Only on adapters with timestamps.
- */
+/** Measures compute passes with the GPU's clock, summed by label. Only on adapters with timestamps. */
 
 import { newView, type View } from './view.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Compiled kernels: pipelines and their layouts, created at first use or in advance.
- */
+/** Compiled kernels: pipelines and their layouts, created at first use or in advance. */
 
 import type { GpuCounters } from './counters.ts';
 import type { Kernel } from './kernel.ts';

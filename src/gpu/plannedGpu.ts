@@ -1,6 +1,4 @@
-/**
- * A device without a GPU. Constructors allocate on it, and it counts the bytes that a real device would need.
- */
+/** A device without a GPU. Constructors allocate on it, and it counts the bytes that a real device would need. */
 
 import { Gpu } from './device.ts';
 import type { View } from './view.ts';

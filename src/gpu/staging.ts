@@ -1,6 +1,4 @@
-/**
- * Buffers in host memory: those that read-backs are mapped from, and uploads that wait to be copied to the device.
- */
+/** Buffers in host memory: those that read-backs are mapped from, and uploads that wait to be copied to the device. */
 
 import type { GpuCounters } from './counters.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Parts of GPU buffers, which kernels are bound to.
- */
+/** Parts of GPU buffers, which kernels are bound to. */
 
 import type { PackedFormat } from './packedFormat.ts';
 

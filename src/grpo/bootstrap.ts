@@ -1,6 +1,4 @@
-/**
- * Best, worst and majority of k answers by bootstrap, like verl's process_validation_metrics.
- */
+/** Best, worst and majority of k answers by bootstrap, like verl's process_validation_metrics. */
 
 import { keyedRng } from '../tasks/random.ts';
 import { mean } from './advantages/index.ts';

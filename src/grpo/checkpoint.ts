@@ -1,6 +1,4 @@
-/**
- * Checkpoint functions shared by the trainer and the Learner.
- */
+/** Checkpoint functions shared by the trainer and the Learner. */
 
 import { NotFiniteError } from '../errors.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';

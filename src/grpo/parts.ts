@@ -1,6 +1,4 @@
-/**
- * Parts of a trainer that have state from step to step: a sampler, a replay buffer, a task that adapts.
- */
+/** Parts of a trainer that have state from step to step: a sampler, a replay buffer, a task that adapts. */
 
 /** A part whose state is stored in checkpoints, under the name that the trainer uses for it. */
 export interface StatefulPart {

@@ -1,6 +1,4 @@
-/**
- * Report of a step: its phases, the seconds of each, and its metrics.
- */
+/** Report of a step: its phases, the seconds of each, and its metrics. */
 
 import type { TrainConfig } from './config/types.ts';
 import type { GeneratedStep } from './generate/samples.ts';

@@ -1,6 +1,4 @@
-/**
- * Types of the trainer: its engine, its state from step to step, and its events.
- */
+/** Types of the trainer: its engine, its state from step to step, and its events. */
 
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';

@@ -1,6 +1,4 @@
-/**
- * A model on the device: weights, rotary table and adapters. Training, scoring and rollout share it.
- */
+/** A model on the device: weights, rotary table and adapters. Training, scoring and rollout share it. */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { View } from '../gpu/view.ts';

@@ -1,6 +1,4 @@
-/**
- * Packs groups of samples into PackedBatches of at most `maxTokenLen` rows.
- */
+/** Packs groups of samples into PackedBatches of at most `maxTokenLen` rows. */
 
 import type { PackedBatch } from './engine.ts';
 import { InputError } from '../errors.ts';

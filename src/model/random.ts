@@ -1,6 +1,4 @@
-/**
- * Seeded generator of weights, problems and shuffles: mulberry32, uniform in [0, 1), the same on every machine.
- */
+/** Seeded generator of weights, problems and shuffles: mulberry32, uniform in [0, 1), the same on every machine. */
 export function mulberry32(seed: number): () => number {
   let state = seed | 0;
   return () => {

@@ -1,6 +1,4 @@
-/**
- * Default ModelEngine: hand-written WGSL, forward and backward, on buffers that rollout shares.
- */
+/** Default ModelEngine: hand-written WGSL, forward and backward, on buffers that rollout shares. */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type Gradients, recordBackward } from './backward.ts';

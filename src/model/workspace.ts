@@ -1,6 +1,4 @@
-/**
- * Buffers of training and scoring, sized for the largest batch.
- */
+/** Buffers of training and scoring, sized for the largest batch. */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type BackwardScratch, createBackwardScratch } from './backward.ts';

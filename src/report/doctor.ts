@@ -78,8 +78,8 @@ class Curves {
   }
 
   /** Like `mean`, for metrics that are absent if they are 0. */
-  share(metric: string, lines = this.last): Evidence | undefined {
-    const filled = lines.map((line) => ({ ...line, [metric]: line[metric] ?? 0 }));
+  share(metric: string): Evidence | undefined {
+    const filled = this.last.map((line) => ({ ...line, [metric]: line[metric] ?? 0 }));
     return this.mean(metric, filled);
   }
 

@@ -1,5 +1,6 @@
 /** A folder as one .zip, written without compression because weights do not shrink. Archives with deflate can be read too. */
 
+import { concat } from '../concat.ts';
 import { InputError } from '../errors.ts';
 import type { FolderFiles } from './fileSystem.ts';
 
@@ -29,13 +30,7 @@ export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBu
   }
   const bytes = directory.reduce((sum, { length }) => sum + length, 0);
   const end = Uint8Array.from([...u32(END, 0), ...u16(files.size, files.size), ...u32(bytes, at), ...u16(0)]);
-  const zip = new Uint8Array(at + bytes + END_BYTES);
-  let from = 0;
-  for (const part of [...entries, ...directory, end]) {
-    zip.set(part, from);
-    from += part.length;
-  }
-  return zip;
+  return concat(Uint8Array, [...entries, ...directory, end]);
 }
 
 /** Bytes of numbers in little-endian order. */

@@ -1,6 +1,4 @@
-/**
- * Converts the output of a tool to the text for the model, a reward, and the end of the episode.
- */
+/** Converts the output of a tool to the text for the model, a reward, and the end of the episode. */
 
 import { describe, isA, shownValue, UserCodeError } from '../errors.ts';
 import { isObject } from './toolSchema.ts';

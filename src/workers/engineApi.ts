@@ -1,6 +1,4 @@
-/**
- * Interface between the controller and an engine in another thread. Declares every message between them.
- */
+/** Interface between the controller and an engine in another thread. Declares every message between them. */
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';

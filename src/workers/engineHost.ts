@@ -1,6 +1,4 @@
-/**
- * The worker's side of EngineApi: one device with both the training and the rollout half of the model.
- */
+/** The worker's side of EngineApi: one device with both the training and the rollout half of the model. */
 
 import * as Comlink from 'comlink';
 import type { GpuCounters } from '../gpu/device.ts';

@@ -1,6 +1,4 @@
-/**
- * Builds a full engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice.
- */
+/** Builds a full engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
 
 import { type AdapterSummary, offersHalves } from '../gpu/adapter.ts';
 import { Gpu } from '../gpu/device.ts';

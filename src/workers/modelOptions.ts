@@ -1,6 +1,4 @@
-/**
- * Storage options of the models of an engine, shared by their creation and the memory plan.
- */
+/** Storage options of the models of an engine, shared by their creation and the memory plan. */
 
 import { InputError } from '../errors.ts';
 import type { ModelConfig } from '../model/config.ts';

@@ -1,11 +1,15 @@
 /** Tests the cards: each opens its recipe and runs; a model of the hub is looked up on a click. */
 
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
-import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
+import { readCheckpoint } from '../../src/node.ts';
 import { startHub } from '../hubServer.ts';
 import { address, expectPoints, expectState, onlyInFull, openPage, roundTrip, test, TINY } from './demo.ts';
+
+/** Returns the shipped model as a GGUF file. */
+const shippedGguf = async () =>
+  ggufModel({ name: 'tiny', type: 'F16' }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
   page,
@@ -130,6 +134,7 @@ test('a model of the hub is not requested while typing; then its sizes are shown
   const files = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];
   const shipped = (file: string) => new Uint8Array(readFileSync(`checkpoints/gsm8k-tool/${file}`));
   const hub = await startHub(new Map(files.map((file) => [file, shipped(file)])));
+  hub.files.set('tiny-F16.gguf', await shippedGguf());
   try {
     await openPage(page, { hub: hub.endpoint });
     await page.getByRole('radio', { name: /^Your model/ }).check();
@@ -160,6 +165,13 @@ test('a model of the hub is not requested while typing; then its sizes are shown
     await expect(page).toHaveURL(/set=model\.path%3Dorg%2Ftiny/);
     await expect(page.getByLabel('Learning rate')).toHaveValue('2e-5');
 
+    await page.getByLabel('Model name on the Hub').fill('org/tiny:F16');
+    await page.getByLabel('Model name on the Hub').press('Enter');
+    await expect(page.locator('.hub-facts'), 'from the header of the GGUF file').toContainText('1 MB, stored');
+    expect(hub.log.at(-1)).toMatch(/^\/cdn\/tiny-F16\.gguf bytes=0-\d+$/);
+    await page.getByRole('button', { name: 'Use this model' }).click();
+    await expect(page).toHaveURL(/set=model\.path%3D%22org%2Ftiny%3AF16%22/);
+
     hub.log.length = 0;
     await page.goto(address({ 'model.path': 'org/tiny', hub: hub.endpoint, autostart: true }));
     await expect(page.locator('.notice.offer')).toContainText(
@@ -174,10 +186,7 @@ test('a model of the hub is not requested while typing; then its sizes are shown
 test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({
   page,
 }) => {
-  const read = async (file: string) =>
-    existsSync(`checkpoints/gsm8k-tool/${file}`) ? readFileSync(`checkpoints/gsm8k-tool/${file}`) : undefined;
-  const model = withTokenizer('gsm8k-tool', await loadCheckpoint(read));
-  const bytes = Buffer.from(ggufModel({ name: 'tiny', type: 'F16' }, model).bytes);
+  const bytes = Buffer.from(await shippedGguf());
   const choose = (name: string, buffer: Buffer) =>
     page.getByLabel('Or choose a .gguf file').setInputFiles({ name, mimeType: 'application/octet-stream', buffer });
   await openPage(page);

@@ -1,7 +1,7 @@
 /** Tests the recorded run: without WebGPU the page shows it, and says that it is a recording. */
 
 import { expect } from '@playwright/test';
-import { expectPoints, expectState, openPage, points, skipUnlessFull, test } from './demo.ts';
+import { address, expectPoints, expectState, openPage, points, skipUnlessFull, test } from './demo.ts';
 
 test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
@@ -42,4 +42,23 @@ test('with WebGPU a button plays the recorded run, and closes it', async ({ page
   await recorded.getByRole('button', { name: 'Close' }).click();
   await expectPoints(page, 'reward', 0);
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
+});
+
+test('the recorded runs of a known model play from the card of own models', async ({ page }) => {
+  await page.emulateMedia({ reducedMotion: 'reduce' });
+  await page.goto(address({ config: 'your-model' }));
+  for (const [name, steps, answer] of [
+    ['past tenses', 16, /^What is the past tense of/],
+    ['to call a calculator', 12, /\?$/],
+  ] as const) {
+    await page.getByRole('button', { name, exact: true }).click();
+    const recorded = page.getByRole('region', { name: 'Recorded run' });
+    await expect(recorded).toContainText('One problem per step was kept.');
+    await expectPoints(page, 'reward', steps);
+    await expectPoints(page, 'pass', 2);
+    await expect(page.locator('#rollouts .question').last()).toHaveText(answer);
+    await expect(page.locator('#headline')).toContainText('Share solved');
+    await recorded.getByRole('button', { name: 'Close' }).click();
+    await expectState(page, 'idle');
+  }
 });

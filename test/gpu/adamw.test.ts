@@ -1,7 +1,7 @@
 import { test } from 'vitest';
 import { adamw, gradClip, gradNorm, NORM_SLOTS } from '../../src/gpu/ops/adamw.ts';
 import type { OptimizerOptions } from '../../src/model/engine.ts';
-import { newAdamWState, referenceAdamW } from '../../src/model/reference/model.ts';
+import { newAdamWState, referenceAdamW } from '../../src/extensions/verify/reference/model.ts';
 import { rng } from '../random.ts';
 import {
   expectSame,

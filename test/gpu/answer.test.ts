@@ -3,8 +3,8 @@
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, expect, test } from 'vitest';
-import { answer } from '../../src/grpo/ask/answer.ts';
-import { questionOf, questionTokens } from '../../src/grpo/ask/question.ts';
+import { answer } from '../../src/extensions/ask/answer.ts';
+import { questionOf, questionTokens } from '../../src/extensions/ask/question.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';

@@ -1,7 +1,7 @@
 /** Tests of the attention backward kernels, generic or printed for one head dim. */
 import { test } from 'vitest';
 import { attentionBwd, type AttentionForm } from '../../src/gpu/ops/attention.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import {
   type AttentionCase,
   attentionInputs,

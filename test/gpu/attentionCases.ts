@@ -92,7 +92,7 @@ export function scoreBound(q: Float32Array, k: Float32Array, D: number): number 
   return (largest(q) * largest(k)) / Math.sqrt(D);
 }
 
-/** Returns the sums of attentionBwd in src/model/reference/ops.ts with every term positive. Rounding errors are relative to these. */
+/** Returns the sums of attentionBwd in src/extensions/verify/reference/ops.ts with every term positive. Rounding errors are relative to these. */
 export function backwardSizes(
   { H, K, D }: AttentionCase,
   x: { q: Float32Array; k: Float32Array; v: Float32Array; dout: Float32Array; ranges: Uint32Array },

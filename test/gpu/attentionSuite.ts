@@ -2,7 +2,7 @@
 import { test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { attention, type AttentionForm } from '../../src/gpu/ops/attention.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import {
   type AttentionCase,

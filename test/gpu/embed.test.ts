@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { embed, type RowChunk } from '../../src/gpu/ops/embed.ts';
-import { embedding } from '../../src/model/reference/ops.ts';
+import { embedding } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectSame, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy } from './check.ts';
 import { poisoned, withGpu } from './gpu.ts';

@@ -1,7 +1,7 @@
 import { test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { embedBwd } from '../../src/gpu/ops/embed.ts';
-import { embeddingBwd } from '../../src/model/reference/ops.ts';
+import { embeddingBwd } from '../../src/extensions/verify/reference/ops.ts';
 import { sortByToken } from '../../src/model/workspace.ts';
 import { rng } from '../random.ts';
 import { abs64, expectWithin, f64, oneThreadGroups, pattern, readRoomy, U, withRoom } from './check.ts';

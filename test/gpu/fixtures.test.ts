@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { createModel } from '../../src/model/llama.ts';
 import { packGroups } from '../../src/model/packing.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';

@@ -1,6 +1,6 @@
 import { test } from 'vitest';
 import { gatherRows } from '../../src/gpu/ops/gather_rows.ts';
-import { embedding } from '../../src/model/reference/ops.ts';
+import { embedding } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectSame, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy } from './check.ts';
 import { withGpu } from './gpu.ts';

@@ -1,5 +1,5 @@
 /** Inputs of the head kernels, and their results in the float64 reference. */
-import { head, headBwd, type HeadEntries } from '../../src/model/reference/ops.ts';
+import { head, headBwd, type HeadEntries } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { f64, U } from './check.ts';
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { headCdf } from '../../src/gpu/ops/head.ts';
 import { sample } from '../../src/gpu/ops/sample.ts';
-import { headCdf as reference } from '../../src/model/reference/ops.ts';
+import { headCdf as reference } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, f64, readRoomy, roomy, U } from './check.ts';
 import { isFull } from './full.ts';

@@ -11,7 +11,7 @@ import { InputError, UserCodeError } from '../../src/errors.ts';
 import { resolveSftConfig } from '../../src/grpo/config/resolve.ts';
 import { Learner, type TrainRow } from '../../src/extensions/learner/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
-import { trainSupervised } from '../../src/grpo/sft.ts';
+import { trainSupervised } from '../../src/extensions/sft/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { TensorMap } from '../../src/model/engine.ts';

@@ -7,8 +7,13 @@ import { createModel, type LlamaModel } from '../../src/model/llama.ts';
 import { type LoraConfig, loraGroups, loraModules, loraScale, peftName } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { loraMerge, loraMergeBwd } from '../../src/model/reference/ops.ts';
-import { referenceBackward, referenceForward, toFloat64, type Weights64 } from '../../src/model/reference/model.ts';
+import { loraMerge, loraMergeBwd } from '../../src/extensions/verify/reference/ops.ts';
+import {
+  referenceBackward,
+  referenceForward,
+  toFloat64,
+  type Weights64,
+} from '../../src/extensions/verify/reference/model.ts';
 import { WgslEngine, type WgslEngineOptions } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';

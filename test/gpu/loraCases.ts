@@ -1,6 +1,6 @@
 /** Adapters of one, two and three modules of a matrix, some columns without one, with their float64 results. */
 import type { LoraSpan } from '../../src/gpu/ops/lora_up.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { f64 } from './check.ts';
 

@@ -5,7 +5,7 @@ import type { TensorMap } from '../../src/model/engine.ts';
 import { createModel } from '../../src/model/llama.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { rng } from '../random.ts';

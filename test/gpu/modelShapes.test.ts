@@ -8,7 +8,7 @@ import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import type { CheckpointFiles } from '../../src/model/checkpoint/sourceFiles.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { rng } from '../random.ts';

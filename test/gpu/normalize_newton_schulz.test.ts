@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { NORM_SLOTS } from '../../src/gpu/ops/adamw.ts';
 import { newtonSchulz } from '../../src/gpu/ops/newton_schulz.ts';
-import { orthogonalized } from '../../src/model/reference/optimizers.ts';
+import { orthogonalized } from './referenceOptimizers.ts';
 import { rng } from '../random.ts';
 import { expectWithin, f64, orthogonalError, readRoomy, roomy } from './check.ts';
 import { poisoned, withGpu } from './gpu.ts';

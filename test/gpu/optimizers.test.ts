@@ -6,7 +6,7 @@ import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
 import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { newState, referenceStep } from '../../src/model/reference/optimizers.ts';
+import { newState, referenceStep } from './referenceOptimizers.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { expectSame, expectWithin, f64, orthogonalError, U } from './check.ts';
 import { testGpu, withGpu } from './gpu.ts';

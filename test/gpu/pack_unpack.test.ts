@@ -4,7 +4,7 @@ import type { View } from '../../src/gpu/device.ts';
 import { pack } from '../../src/gpu/ops/pack.ts';
 import { unpack, unpackRows } from '../../src/gpu/ops/unpack.ts';
 import { PACKED_FORMATS, packedBytes, type PackedFormat } from '../../src/gpu/packedFormat.ts';
-import { quantize } from '../../src/model/reference/ops.ts';
+import { quantize } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectSame, expectWithin, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy } from './check.ts';
 import { withGpu } from './gpu.ts';

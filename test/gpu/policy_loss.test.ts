@@ -5,7 +5,7 @@ import { entrySamples, packPolicyRows, policyLoss, type PolicyRows } from '../..
 import { KL_TYPES } from '../../src/grpo/losses/kl.ts';
 import { computePolicyLoss, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
-import { RECIPE_OF_LOSS } from '../../src/verify/kernels.ts';
+import { RECIPE_OF_LOSS } from '../../src/extensions/verify/kernels.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';

@@ -1,7 +1,7 @@
 import { test } from 'vitest';
 import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { qkNorm, qkNormKernel } from '../../src/gpu/ops/qk_norm.ts';
-import { rmsnorm } from '../../src/model/reference/ops.ts';
+import { rmsnorm } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, f64, pattern, readRoomy, roomy, U } from './check.ts';
 import { withGpu } from './gpu.ts';

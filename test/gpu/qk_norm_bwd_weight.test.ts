@@ -3,7 +3,7 @@ import { test } from 'vitest';
 import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { qkNormBwd, qkNormBwdKernel } from '../../src/gpu/ops/qk_norm.ts';
 import { RMSNORM_BLOCK_ROWS } from '../../src/gpu/ops/rmsnorm.ts';
-import { rmsnorm, rmsnormBwd } from '../../src/model/reference/ops.ts';
+import { rmsnorm, rmsnormBwd } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { abs64, expectWithin, f64, pattern, readRoomy, roomy, U, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';

@@ -10,7 +10,12 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { gatherEntries, packMiniBatch } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64, type Weights64 } from '../../src/model/reference/model.ts';
+import {
+  referenceBackward,
+  referenceForward,
+  toFloat64,
+  type Weights64,
+} from '../../src/extensions/verify/reference/model.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';

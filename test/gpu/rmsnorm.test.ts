@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { rmsnorm, rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
 import { expectSame, f64, readRoomy, roomy, U } from './check.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnormBwd, rmsnormBwdKernel } from '../../src/gpu/ops/rmsnorm.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, f64, readRoomy, roomy, U } from './check.ts';
 import { poisoned, withGpu } from './gpu.ts';

@@ -1,6 +1,6 @@
 import { test } from 'vitest';
 import { RMSNORM_BLOCK_ROWS, rmsnormBwd } from '../../src/gpu/ops/rmsnorm.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { abs64, expectWithin, f64, oneThreadGroups, pattern, readRoomy, roomy, U, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';

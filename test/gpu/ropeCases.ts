@@ -1,5 +1,5 @@
 /** Inputs of the rotary kernels. */
-import type { RopeTables } from '../../src/model/reference/ops.ts';
+import type { RopeTables } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 
 /** Returns a table of random angles: [P, D] for the kernels, and split for the reference. */

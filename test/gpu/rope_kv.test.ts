@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ropeKv } from '../../src/gpu/ops/rope_kv.ts';
-import { rope } from '../../src/model/reference/ops.ts';
+import { rope } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, oneThreadGroups, pattern, readRoomy, roomy, U } from './check.ts';
 import { poisoned, withGpu } from './gpu.ts';

@@ -1,6 +1,6 @@
 import { test } from 'vitest';
 import { ropeKvBwd } from '../../src/gpu/ops/rope_kv.ts';
-import { ropeBwd } from '../../src/model/reference/ops.ts';
+import { ropeBwd } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, f64, oneThreadGroups, pattern, readRoomy, roomy, U } from './check.ts';
 import { withGpu } from './gpu.ts';

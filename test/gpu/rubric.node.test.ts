@@ -11,7 +11,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { parseRubric, type RubricInput } from '../../src/tasks/rewards/rubric/parse.ts';

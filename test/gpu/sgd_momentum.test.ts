@@ -3,7 +3,7 @@ import { gradClip, gradNorm, NORM_SLOTS } from '../../src/gpu/ops/adamw.ts';
 import { momentum, sgd } from '../../src/gpu/ops/sgd.ts';
 import type { OptimizerOptions } from '../../src/model/engine.ts';
 import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
-import { newState, referenceStep } from '../../src/model/reference/optimizers.ts';
+import { newState, referenceStep } from './referenceOptimizers.ts';
 import { rng } from '../random.ts';
 import {
   expectSame,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { swiglu } from '../../src/gpu/ops/swiglu.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy, U } from './check.ts';
 import { poisoned, withGpu } from './gpu.ts';

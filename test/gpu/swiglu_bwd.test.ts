@@ -1,6 +1,6 @@
 import { test } from 'vitest';
 import { swigluBwd } from '../../src/gpu/ops/swiglu.ts';
-import * as reference from '../../src/model/reference/ops.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { expectWithin, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy, U } from './check.ts';
 import { withGpu } from './gpu.ts';

@@ -4,7 +4,7 @@ import type { ModelConfig } from '../../src/model/config.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { createTfjsEngine, type TfjsEngineOptions } from '../../src/extensions/tfjs/engine.ts';
 import { attentionChunks } from '../../src/extensions/tfjs/model.ts';
 import { policyGradient } from '../../src/extensions/tfjs/policyGradient.ts';

@@ -1,9 +1,9 @@
 /** Tests that the checks of `webgrpo verify`, except complete models, pass here. */
 import { expect, test } from 'vitest';
-import { verifyLossKernels, verifyProducts } from '../../src/verify/kernels.ts';
+import { verifyLossKernels, verifyProducts } from '../../src/extensions/verify/kernels.ts';
 import { registerPolicyLoss } from '../../src/grpo/config/register.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
-import { kernelTexts } from '../../src/verify/kernelText.ts';
+import { kernelTexts } from '../../src/extensions/verify/kernelText.ts';
 import { chooseMatmul } from '../../src/gpu/ops/matmul.ts';
 import { packedKernels } from '../../src/gpu/ops/matmulPacked.ts';
 import { attentionKernels } from '../../src/gpu/ops/attention.ts';

@@ -8,7 +8,7 @@ import {
 } from '../../src/model/lora/adapter.ts';
 import { initLora, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora/weights.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { loraMerge } from '../../src/model/reference/ops.ts';
+import { loraMerge } from '../../src/extensions/verify/reference/ops.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { rng } from '../random.ts';
 import { TINY_CONFIG as config } from '../tinyConfig.ts';

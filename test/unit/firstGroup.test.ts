@@ -1,7 +1,7 @@
 /** Tests that the first group, generated before a run, equals the one of step 1, and does not affect the run. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { firstGroup, timedStep } from '../../src/grpo/firstGroup.ts';
+import { firstGroup, timedStep } from '../../src/extensions/checks/firstGroup.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { Task } from '../../src/tasks/task.ts';

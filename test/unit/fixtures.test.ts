@@ -10,7 +10,7 @@ import type { ModelCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { rng } from '../random.ts';
 
 const COMMON = { hidden_size: 20, intermediate_size: 28, num_hidden_layers: 2, initializer_range: 0.3 };

@@ -14,7 +14,7 @@ import { decodeTensor } from '../../src/model/checkpoint/safetensors.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 
 const BASE: ModelConfig = {

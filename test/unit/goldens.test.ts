@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseCases, verifyCases } from '../../src/verify/verlCases.ts';
+import { parseCases, verifyCases } from '../../src/extensions/verify/verlCases.ts';
 
 const GOLDENS = new URL('../../../shared/goldens/policy_losses.json', import.meta.url);
 

@@ -7,13 +7,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { diskStore } from '../../src/cli/diskStore.ts';
+import { type GgufType, ggufModel } from '../../src/extensions/gguf/index.ts';
 import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { InputError } from '../../src/errors.ts';
-import { fetchModel, type HubOptions, isRemote } from '../../src/model/checkpoint/hub.ts';
+import { fetchModel, type HubOptions, isRemote, lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
+import type { CheckpointFiles } from '../../src/model/checkpoint/sourceFiles.ts';
 import { initWeights } from '../../src/model/params.ts';
+import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
 import { answerWith, hash, type Hub, SHA, startHub } from '../hubServer.ts';
@@ -301,10 +304,113 @@ describe('a hub that lies', () => {
   });
 });
 
+/** Bytes of the shipped model as a GGUF file. */
+const ggufOf = async (type: GgufType): Promise<Uint8Array> =>
+  ggufModel({ name: 'tiny', type }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
+const [F16, Q8] = [await ggufOf('F16'), await ggufOf('Q8_0')];
+
+describe('GGUF files', () => {
+  const expectFile = async (files: CheckpointFiles, bytes: Uint8Array) => {
+    expect((await openCheckpoint(files)).tokenizerJson).toBeDefined();
+    expect(hash('sha256', await files.read(files.gguf!, 0, 2 ** 30))).toBe(hash('sha256', bytes));
+  };
+  const [TINY_F16, TINY_Q8] = ['tiny-BF16.gguf', 'tiny-q8_0.gguf'];
+  const bytesOf = (file: string) => hub.log.filter((line) => line === `/cdn/${file}` || line === `/files/${file}`);
+
+  beforeEach(() => {
+    for (const file of hub.files.keys()) if (!file.startsWith('LICENSE')) hub.files.delete(file);
+    hub.files.set(TINY_F16, F16).set(TINY_Q8, Q8);
+  });
+
+  test.each([
+    ['org/tiny:Q8_0', Q8],
+    ['org/tiny@main:q8_0', Q8],
+    [`org/tiny/${TINY_F16}`, F16],
+    [`HUB/files/${TINY_Q8}`, Q8],
+    [`HUB/files/${TINY_Q8}?download=true`, Q8],
+  ])('%s is downloaded once', async (name, bytes) => {
+    const model = name.replace('HUB', hub.endpoint);
+    expect(isRemote(model)).toBe(true);
+    await expectFile(await fetched({}, model), bytes);
+    const [first, ...more] = bytesOf(bytes === Q8 ? TINY_Q8 : TINY_F16);
+    expect([typeof first, more]).toEqual(['string', []]);
+    hub.close();
+    await expectFile(await fetched({}, model), bytes);
+  });
+
+  test.each([
+    ['org/tiny:Q4_1', `"Q4_1" names no file of org/tiny, which has the GGUF files ${TINY_F16}, ${TINY_Q8}. Write org/tiny/FILE.gguf.`],
+    ['org/tiny:F16', `"F16" names no file of org/tiny, which has the GGUF files ${TINY_F16}, ${TINY_Q8}. Write org/tiny/FILE.gguf.`],
+    ['org/tiny/a.gguf', `"a.gguf" names no file of org/tiny, which has the GGUF files ${TINY_F16}, ${TINY_Q8}. Write org/tiny/FILE.gguf.`],
+    ['org/tiny', `org/tiny has no config.json, but GGUF files. Choose one of them: org/tiny/${TINY_F16}.`],
+    ['HUB/files/a.gguf', 'HUB has no a.gguf at HUB/files/a.gguf. Check the address.'],
+    [`HUB/files/${TINY_Q8}?x=1`, 'The model address at HUB has a query. Give the URL of a folder of files.'],
+  ])('%s is refused in a sentence', async (name, message) => {
+    const { host } = new URL(hub.endpoint);
+    const said = await refusal(fetched({}, name.replace('HUB', hub.endpoint)));
+    expect(said.replaceAll(host, 'HUB')).toBe(message);
+    if (name.startsWith('org/'))
+      expect((await refusal(lookUpModel(name, { endpoint: hub.endpoint }))).replaceAll(host, 'HUB')).toBe(message);
+  }); // oxfmt-ignore
+
+  test('two files of one type, and names that lead out of the folder', async () => {
+    hub.files.set('other.Q8_0.gguf', Q8).set('../../evil-Q4_0.gguf', Q8).set('..\\evil-Q4_0.gguf', Q8);
+    expect(await refusal(fetched({}, 'org/tiny:Q8_0'))).toContain('"Q8_0" names several files of org/tiny, which has');
+    expect(await refusal(fetched({}, 'org/tiny:Q4_0'))).toContain('"Q4_0" names no file of org/tiny');
+  });
+
+  test('a model that is not supported is refused before its weights are downloaded', async () => {
+    const other = Buffer.from(F16);
+    other.write('gemma', other.indexOf('llama', other.indexOf('general.architecture')));
+    hub.files.set(TINY_F16, other);
+    expect(await refusal(fetched({}, `org/tiny/${TINY_F16}`))).toMatch(
+      /^tiny-BF16\.gguf has the general\.architecture "gemma"; allowed are llama, qwen2, qwen3\./,
+    );
+    expect(bytesOf(TINY_F16)).toEqual([]);
+  });
+
+  test('a server without ranges: the file is downloaded; it cannot be looked up', async () => {
+    const whole = (response: ServerResponse) => void response.writeHead(200, { etag: '"x"' }).end(Q8);
+    hub.faults.set(TINY_Q8, [whole]);
+    const model = `${hub.endpoint}/files/${TINY_Q8}`;
+    await expectFile(await fetched({}, model), Q8);
+    hub.faults.set(TINY_Q8, [whole]);
+    expect(await refusal(lookUpModel(model))).toBe(
+      `HUB/files/${TINY_Q8} is missing, or its server does not send parts of a file. Download it, and choose the file.`,
+    );
+  });
+
+  test('a part that is longer than requested, or does not come, ends in a sentence', async () => {
+    const part = (response: ServerResponse) =>
+      void response.writeHead(206, { 'content-range': 'bytes 0-0/9999999' }).end('G');
+    const long = (response: ServerResponse) => void response.writeHead(206).end(Buffer.alloc(2 ** 21));
+    const none = (response: ServerResponse) => void response.destroy();
+    const model = `${hub.endpoint}/files/${TINY_Q8}`;
+    hub.faults.set(TINY_Q8, [part, long]);
+    expect(await refusal(lookUpModel(model))).toBe(
+      `HUB/files/${TINY_Q8} sends more than the 1048576 bytes requested. Try again later.`,
+    );
+    hub.faults.set(TINY_Q8, [part, none]);
+    expect(await refusal(fetched({}, model))).toBe(
+      `HUB/files/${TINY_Q8} did not answer to a request for a part of the file. Try again later.`,
+    );
+  });
+
+  test('looking up reads the header alone', async () => {
+    const { config, bytes } = await lookUpModel('org/tiny:Q8_0', { endpoint: hub.endpoint });
+    expect([config.hiddenSize, bytes]).toEqual([96, Q8.length]);
+    expect(bytesOf(TINY_Q8)).toEqual([]);
+  });
+});
+
 test('addresses are distinguished from paths', () => {
   expect(isRemote('org/name@../../../x')).toBe(false);
   expect(['org/name', 'HuggingFaceTB/SmolLM2-135M-Instruct@v1.0', 'https://a.b/c'].every(isRemote)).toBe(true);
+  expect(['org/name:Q4_1', 'org/name@v1:Q4_K_M', 'org/name/x.gguf'].every(isRemote)).toBe(true);
   expect(['name', './a/b', '/a/b', 'a/b/c', '../a'].some(isRemote)).toBe(false);
+  expect(['C:/a', 'x.gguf', './a/x.gguf', '/a/b/x.gguf', 'a/b/c/x.gguf', '../a/x.gguf', 'a:b'].some(isRemote)).toBe(
+    false,
+  );
 });
 
 test('SHA-256 in parts of any length', () => {

@@ -15,7 +15,7 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { parseHermes } from '../../src/rollout/tools/parser.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
-import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
+import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { scriptedEngines, webgrpo } from '../commandLine.ts';
 

@@ -7,7 +7,7 @@ import { decodeStep, encodeStep, settingsHash } from '../../src/extensions/repla
 import type { StepInputs } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { InputError } from '../../src/errors.ts';
-import { readColumns, writeColumns } from '../../src/model/checkpoint/columns.ts';
+import { readColumns, writeColumns } from '../../src/extensions/replay/columns.ts';
 
 const NAME = { step: 7, run: 'a run', config: 'abc' };
 const FILE = 'rollouts/step-7.safetensors';

@@ -9,8 +9,8 @@ import {
 } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { loraMerge, loraMergeBwd } from '../../src/model/reference/ops.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { loraMerge, loraMergeBwd } from '../../src/extensions/verify/reference/ops.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { rng } from '../random.ts';
 import { TINY_CONFIG as config } from '../tinyConfig.ts';
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/losses/aggregate.ts';
 import { computePolicyLoss, type LossRows, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
-import { RECIPE_OF_LOSS } from '../../src/verify/kernels.ts';
+import { RECIPE_OF_LOSS } from '../../src/extensions/verify/kernels.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { bootstrapMetrics } from '../../src/grpo/bootstrap.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { outsideSeconds } from '../../src/grpo/generate/samples.ts';
-import { explainLoss } from '../../src/grpo/losses/explain.ts';
+import { explainLoss } from '../../src/report/explainLoss.ts';
 import {
   dataMetrics,
   groupMetrics,

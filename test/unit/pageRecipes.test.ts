@@ -8,7 +8,7 @@ import { RECORDED } from '../../demo/state/recordedRecipes.ts';
 import { RECIPES } from '../../demo/state/recipes.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { freshModelConfig } from '../../src/grpo/sft.ts';
+import { freshModelConfig } from '../../src/extensions/sft/sft.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';

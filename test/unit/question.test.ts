@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { questionOf } from '../../src/grpo/ask/question.ts';
+import { questionOf } from '../../src/extensions/ask/question.ts';
 import { gsm8kJsonlTask } from '../../src/tasks/gsm8k/jsonl.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';

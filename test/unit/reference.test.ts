@@ -12,8 +12,8 @@ import {
   referenceBackward,
   referenceForward,
   toFloat64,
-} from '../../src/model/reference/model.ts';
-import type { Weights64 } from '../../src/model/reference/model.ts';
+} from '../../src/extensions/verify/reference/model.ts';
+import type { Weights64 } from '../../src/extensions/verify/reference/model.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { rng } from '../random.ts';
 

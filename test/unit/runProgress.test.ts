@@ -6,7 +6,7 @@ import { amended } from '../../src/runs/amended.ts';
 import { headlineOf, smoothed } from '../../demo/state/measured.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
-import { explainLoss } from '../../src/grpo/losses/explain.ts';
+import { explainLoss } from '../../src/report/explainLoss.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';

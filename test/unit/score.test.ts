@@ -12,7 +12,7 @@ import { InputError } from '../../src/errors.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
-import { referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { webgrpo } from '../commandLine.ts';
 import { tokenizer } from '../scriptedTurns.ts';

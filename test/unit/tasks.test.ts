@@ -13,7 +13,7 @@ import { reverseTextTask, similarity } from '../../src/tasks/reverseText.ts';
 import { searchQaTask } from '../../src/tasks/searchQa.ts';
 import type { Problem, ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
-import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
+import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
 import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
 
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceForward, toFloat64, type Weights64 } from '../../src/model/reference/model.ts';
+import { referenceForward, toFloat64, type Weights64 } from '../../src/extensions/verify/reference/model.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { discriminativeScorer } from '../../src/tasks/rewards/modelReward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { relativeError, worst } from '../../src/verify/kernels.ts';
-import { parseCases, verifyCases } from '../../src/verify/verlCases.ts';
+import { relativeError, worst } from '../../src/extensions/verify/kernels.ts';
+import { parseCases, verifyCases } from '../../src/extensions/verify/verlCases.ts';
 
 test.each([[[NaN, 0.1]], [[5, NaN, 0.1]], [[0.1, NaN]]])('a NaN among errors stays: %o', (errors) => {
   expect(worst(errors)).toBeNaN();

@@ -3,7 +3,7 @@
 import { Learner } from '../../../src/extensions/learner/index.ts';
 import { computeAdvantages } from '../../../src/grpo/advantages/index.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { firstGroup } from '../../../src/grpo/firstGroup.ts';
+import { firstGroup } from '../../../src/extensions/checks/index.ts';
 import type { TrainerEngine } from '../../../src/grpo/types.ts';
 import type { Sample } from '../../../src/grpo/update/batch.ts';
 import type { Message, Task } from '../../../src/tasks/task.ts';

@@ -63,7 +63,7 @@ function StepTries({ at }: { at: number }) {
   const [recording, setRecording] = useState<Recording | undefined>(undefined);
   useEffect(() => {
     void import('../../recorded/recording.ts')
-      .then(({ openRecording }) => openRecording())
+      .then(({ openRecording }) => openRecording('gsm8k-tool'))
       .then(setRecording)
       .catch(() => {}); // the curves are enough
   }, []);

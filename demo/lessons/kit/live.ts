@@ -96,7 +96,7 @@ interface DrawEvents {
 /** Draws the tries of a problem of step 1 with the untrained model; see `live`. Resolves when all are drawn, or `signal` aborts. */
 export async function drawGroup(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
   const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
-    import('../../../src/grpo/firstGroup.ts'),
+    import('../../../src/extensions/checks/index.ts'),
     import('../../../src/runs/rollouts.ts'),
   ]);
   const onSample = (sample: Parameters<typeof loggedRollouts>[0][number]) => onTry(loggedRollouts([sample], 1, 1)[0]);

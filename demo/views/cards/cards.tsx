@@ -12,7 +12,7 @@ import { form, YOUR_MODEL } from '../../state/settings/settings.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';
-import { stage } from '../../state/stage.ts';
+import { isRecorded, stage } from '../../state/stage.ts';
 
 /** The cards of all recipes. */
 export function Cards() {
@@ -33,7 +33,7 @@ export function Cards() {
   const told = recipeOf(chosen);
   const hub = isHub && HubModel.value && <HubModel.value />;
   // After the first run the task is chosen in the header.
-  if (!['idle', 'asking'].includes(stage.value.name)) return stage.value.name === 'looking' && hub;
+  if (!['idle', 'asking'].includes(stage.value.name)) return stage.value.name === 'looking' && !isRecorded.value && hub;
   return (
     <>
       <fieldset class="cards" ref={place}>

@@ -5,11 +5,19 @@ import { useRef } from 'preact/hooks';
 import { totalBytes } from '../../../src/workers/memoryPlan.ts';
 import { openRecipe } from '../../actions/controller.ts';
 import { type Offered, keepFile, lookUp } from '../../actions/hubModel.ts';
+import { watchRecorded } from '../../recorded/recorded.ts';
+import type { RecordedName } from '../../recorded/recording.ts';
 import { hub } from '../../state/address/visit.ts';
 import { memoryInWords } from '../../state/estimate.ts';
 import { complain } from '../../state/notices.ts';
 import { DEFAULT_RECIPE } from '../../state/recipes.ts';
 import { form } from '../../state/settings/settings.ts';
+
+/** Recorded runs of a model from the Hub, and what it learns in them. */
+const WATCHED: Partial<Record<RecordedName, string>> = {
+  'past-tense-smollm2-135m': 'past tenses',
+  'calculator-smollm2-135m': 'to call a calculator',
+};
 
 const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
@@ -70,6 +78,14 @@ export function HubModel() {
           }}
         />
       </label>
+      <p class="note recordings">
+        Watch SmolLM2-135M-Instruct learn (recorded):
+        {Object.entries(WATCHED).map(([recipe, what]) => (
+          <button key={recipe} type="button" onClick={() => void watchRecorded(recipe as RecordedName)}>
+            {what}
+          </button>
+        ))}
+      </p>
       <div aria-live="polite">
         {now === undefined && !form.wantsModel.value && 'config' in checked && (
           <p class="note">{`The next run trains ${checked.config.model.path}.`}</p>

@@ -8,7 +8,8 @@ const SPEEDS = [1, 2, 5, 10];
 
 /** The controls of the recorded run. */
 export function Recorded({ player }: { player: Player }) {
-  const { commit, adapter, date, command } = player.recording;
+  const { commit, adapter, date, command, tries } = player.recording;
+  const groups = new Set(tries.filter(({ step }) => step === 1).map(({ group }) => group)).size;
   const { at, playing, speed, lines } = player;
   const step = player.recording.history[Math.max(0, at.value - 1)]['training/global_step'];
   const scrub = (to: number) => {
@@ -18,8 +19,8 @@ export function Recorded({ player }: { player: Player }) {
     <section class="told" aria-label="Recorded run">
       <p>
         <b>Recorded run. </b>
-        The curves and tries below were computed on {date} ({adapter}, commit {commit}) with <code>{command}</code>. Two
-        problems per step were kept.
+        The curves and tries below were computed on {date} ({adapter}, commit {commit}) with <code>{command}</code>.{' '}
+        {groups === 1 ? 'One problem per step was kept.' : 'Two problems per step were kept.'}
       </p>
       <div class="share">
         <button type="button" onClick={() => (playing.value ? (playing.value = false) : player.play())}>

@@ -1,6 +1,6 @@
 /** The loss of the newest step, in words. */
 
-import { explainLoss } from '../../../src/grpo/losses/explain.ts';
+import { explainLoss } from '../../../src/report/explainLoss.ts';
 import { config, history } from '../../state/page.ts';
 
 /** Explains the newest loss. */

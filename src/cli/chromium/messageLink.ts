@@ -3,6 +3,8 @@
  * MessagePort in a message, such as comlink's callbacks are, gets a number, and its messages are carried too.
  */
 
+import { concat } from '../../concat.ts';
+
 /** A value with everything in it that can be transferred instead of copied. */
 interface Received {
   message: unknown;
@@ -133,13 +135,7 @@ export function encode(message: unknown, offer: (port: MessagePort) => number): 
   };
   const json = new TextEncoder().encode(JSON.stringify(plain(message)));
   const parts = [new Uint8Array(Uint32Array.of(json.length).buffer), json, ...arrays];
-  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
+  return concat(Uint8Array, parts);
 }
 
 /** Returns the message of `encode`. Each array has its own buffer. */

@@ -5,7 +5,7 @@ import { DeviceLostError, InputError } from '../../errors.ts';
 import { ApiError, ClientGroups, NO_TASK, runOverError } from '../../extensions/client/index.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { requestLosses } from '../../grpo/generate/templateCheck.ts';
+import { requestLosses } from '../../extensions/checks/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { writesSchemas } from '../../rollout/agent/prompt.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';

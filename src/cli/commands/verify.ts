@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { Gpu } from '../../gpu/device.ts';
 import { matmulTable } from '../../gpu/ops/matmul.ts';
-import { parseCases, verifyCases } from '../../verify/verlCases.ts';
+import { kernelTexts, parseCases, verifyAdapter, verifyCases } from '../../extensions/verify/index.ts';
 import { InputError } from '../../errors.ts';
 import { POLICY_LOSSES } from '../../grpo/losses/index.ts';
 import { oneFile } from '../args.ts';
@@ -11,8 +11,6 @@ import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { readText, writeWhole } from '../files.ts';
-import { kernelTexts } from '../../verify/kernelText.ts';
-import { verifyAdapter } from '../../verify/model.ts';
 
 export const verify: Command = {
   summary: 'check kernels on this adapter, or losses against a file of cases',

@@ -2,7 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { isGsm8k } from '../../grpo/warmStart.ts';
+import { isGsm8k } from '../../extensions/sft/index.ts';
 import type { PromptOptions } from '../../tasks/gsm8k/prompt.ts';
 import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
 import { JSONL_REWARD_OPTIONS } from '../../tasks/jsonl/reward.ts';

@@ -1,8 +1,7 @@
 /** Answers with the task of a run or config: its prompt, its limits and its tools, which really run. */
 
 import { InputError } from '../../errors.ts';
-import { answer } from '../../grpo/ask/answer.ts';
-import { questionOf } from '../../grpo/ask/question.ts';
+import { answer, questionOf } from '../../extensions/ask/index.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { randomKey } from '../../grpo/generate/samples.ts';

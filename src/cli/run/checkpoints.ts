@@ -63,9 +63,8 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
  */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
   const path = shippedPath(modelOf(given));
-  if (isGguf(path) && !path.startsWith('http')) return { folder: path, files: ggufFile(path) };
-  const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
-  if (!isFolder && isRemote(path)) {
+  const isHere = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
+  if (!isHere && isRemote(path)) {
     const options = {
       endpoint: currentIo().env['HF_ENDPOINT'],
       token: currentIo().env['HF_TOKEN'],
@@ -73,6 +72,7 @@ async function filesOf(given: string): Promise<{ folder: string; files: Checkpoi
     };
     return { folder: path, files: await fetchModel(path, diskStore(modelCache()), options) };
   }
+  if (isGguf(path)) return { folder: path, files: ggufFile(path) };
   const folder = await checkpointFolder(path);
   return { folder, files: folderFiles(folder) };
 }

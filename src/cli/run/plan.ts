@@ -3,7 +3,7 @@
 import { batchTable } from '../../grpo/config/rules.ts';
 import type { AdapterSummary } from '../../gpu/adapter.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { timedStep } from '../../grpo/firstGroup.ts';
+import { timedStep } from '../../extensions/checks/index.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import type { LoraConfig } from '../../model/lora/config.ts';
 import { parameterCount } from '../../model/params.ts';

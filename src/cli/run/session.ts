@@ -2,7 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
-import { checkTemplate } from '../../grpo/generate/templateCheck.ts';
+import { checkTemplate } from '../../extensions/checks/index.ts';
 import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import { isGguf } from '../../model/checkpoint/sourceFiles.ts';

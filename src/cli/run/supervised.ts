@@ -3,9 +3,16 @@
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
-import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
-import { exampleStream, freshModel, generatedTokenizer, isGsm8k, type TokenizerOnly } from '../../grpo/warmStart.ts';
-import { promptLosses } from '../../grpo/generate/templateCheck.ts';
+import {
+  freshModelConfig,
+  trainSupervised,
+  exampleStream,
+  freshModel,
+  generatedTokenizer,
+  isGsm8k,
+  type TokenizerOnly,
+} from '../../extensions/sft/index.ts';
+import { promptLosses } from '../../extensions/checks/index.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { InputError, StoppedError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';

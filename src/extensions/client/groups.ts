@@ -31,6 +31,7 @@ import {
   saveGroup,
   stalenessMax,
 } from './group.ts';
+import { Hints } from './hints.ts';
 import { decodeEpisodes, encodeEpisodes, type SavedEpisodes } from './saved.ts';
 import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts';
 import { CallTemplate } from './template.ts';
@@ -39,16 +40,6 @@ import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from '.
 /** Returns the error of every call after the end of the run. */
 export const runOverError = (): ApiError =>
   new ApiError('The run has ended and accepts no more episodes.', { status: 503, code: 'run_over' });
-
-/** Most names of hints that are counted apart. Clients can send any name. */
-const MAX_HINTS = 64;
-
-const HINT_WORDS: Readonly<Record<string, (served: ServedModel) => string>> = {
-  model: ({ name }) => `model: this run serves ${name} under every name`,
-  temperature: ({ temperature }) =>
-    `temperature: replies are sampled at the run's ${temperature} (rollout.temperature)`,
-  parallel_tool_calls: () => 'parallel_tool_calls: only the first call of a reply is returned',
-};
 
 /** Groups the episodes of clients and hands complete groups to the trainer. */
 export class ClientGroups extends NothingInFlight implements SampleSource {
@@ -72,7 +63,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #version = 0;
   readonly #streams = new RandomStreams();
   #counts: Metrics = {};
-  readonly #hints = new Map<string, number>();
+  readonly #hints: Hints;
   #isEqualNoted = false;
   /** True once an episode had a reward, or the user was told that none has. */
   #isTold = false;
@@ -100,6 +91,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       eosTokens: tokenizer.eosTokenIds.length + (toolParser.stopToken === undefined ? 0 : 1),
       ...(limits.strict && { strict: true }),
     };
+    this.#hints = new Hints(this.served, note);
     this.#host = {
       engine: rollout,
       lost: this.#deviceLost.signal,
@@ -111,7 +103,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       maxResponseLength: config.data.maxResponseLength,
       timeoutMs: timeoutS * 1000,
       count: (metric) => (this.#counts[metric] = (this.#counts[metric] ?? 0) + 1),
-      takeHints: (names) => this.#takeHints(names),
+      takeHints: (names) => this.#hints.take(names),
       inFlight: (calls) => {
         this.#noteCalls(calls);
         if (calls < 0 && !this.#isTold) this.#noteUnrewarded();
@@ -149,7 +141,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** Number of requests that had each field that was taken and changes nothing. */
   get hints(): Record<string, number> {
-    return Object.fromEntries(this.#hints);
+    return this.#hints.counts;
   }
 
   /** Number of complete groups. */
@@ -481,19 +473,6 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       `a group of ${rewarded.length} episodes has equal replies, so it teaches nothing (counted in client/equal_groups). ` +
         'Leave "seed" out of requests if they give one.',
     );
-  }
-
-  #takeHints(names: readonly string[]): void {
-    for (const given of names) {
-      const name = this.#hints.has(given) || this.#hints.size < MAX_HINTS ? given : 'other';
-      const count = (this.#hints.get(name) ?? 0) + 1;
-      this.#hints.set(name, count);
-      if (count > 1) continue;
-      const words = Object.hasOwn(HINT_WORDS, name)
-        ? HINT_WORDS[name](this.served)
-        : `${JSON.stringify(name)}: changes nothing`;
-      this.#limits.note(`taken in requests, ${words}`);
-    }
   }
 
   /** Adds to the calls in flight, and to the time with any. */

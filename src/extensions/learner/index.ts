@@ -29,16 +29,4 @@ export {
 } from '../client/index.ts';
 export { Learner } from './learner.ts';
 export type { Loss } from './settings.ts';
-export type {
-  ForwardBackwardResult,
-  LearnerOptions,
-  LossOptions,
-  OptimStepOptions,
-  OptimStepResult,
-  Prompt,
-  Row,
-  SampledRow,
-  SampleOptions,
-  TokenValues,
-  TrainRow,
-} from './types.ts';
+export type * from './types.ts';

@@ -5,7 +5,7 @@
 
 import { concat } from '../../concat.ts';
 import { InputError, UserCodeError } from '../../errors.ts';
-import { type Column, type Columns, readColumns, writeColumns } from '../../model/checkpoint/columns.ts';
+import { type Column, type Columns, readColumns, writeColumns } from './columns.ts';
 import { TOKEN_FIELDS, TURN_FIELDS, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';

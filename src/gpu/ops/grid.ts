@@ -1,7 +1,7 @@
 import type { Gpu } from '../device.ts';
 
-/** Number of workgroups that cover `threads` threads. */
-export const groupsOf = (threads: number, workgroup = 64): number => Math.ceil(threads / workgroup);
+/** Number of workgroups of 64 that cover `threads` threads. */
+export const groupsOf = (threads: number): number => Math.ceil(threads / 64);
 
 /**
  * Grid of row-wise kernels: LANES threads per row, WG / LANES rows per workgroup. LANES is fixed per adapter, because

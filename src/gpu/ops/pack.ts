@@ -1,6 +1,4 @@
-/**
- * Packs weights into fewer bits as they are loaded.
- */
+/** Packs weights into fewer bits as they are loaded. */
 
 import code from '../../../kernels/pack.wgsl?raw';
 import type { Gpu, View } from '../device.ts';

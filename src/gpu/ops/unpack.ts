@@ -1,6 +1,4 @@
-/**
- * Converts packed weights back to float32.
- */
+/** Converts packed weights back to float32. */
 
 import codeUnpack from '../../../kernels/unpack.wgsl?raw';
 import type { Gpu, View } from '../device.ts';

@@ -125,15 +125,13 @@ export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>
   });
 }
 
-/**
- * GPG (arXiv:2504.02546): A = alpha (r - mean_group) / fNorm, where alpha = samples / samples with a nonzero reward.
- */
-export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, fNorm = 1): Float64Array {
+/** GPG (arXiv:2504.02546): A = alpha (r - mean_group), where alpha = samples / samples with a nonzero reward. */
+export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
   const known = Array.from(rewards).filter((r) => !Number.isNaN(r));
   const alpha = known.length / Math.max(known.filter((r) => r !== 0).length, 1);
   return perGroup(rewards, groups, (rs) => {
     const center = rs.length === 1 ? 0 : mean(rs);
-    return rs.map((r) => (alpha * (r - center)) / fNorm);
+    return rs.map((r) => alpha * (r - center));
   });
 }
 

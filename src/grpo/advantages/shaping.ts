@@ -1,6 +1,4 @@
-/**
- * Changes to rewards and coefficients around the loss: length penalties, masks, and the entropy target.
- */
+/** Changes to rewards and coefficients around the loss: length penalties, masks, and the entropy target. */
 
 import { type GroupId, indicesByGroup, mean } from './outcome.ts';
 

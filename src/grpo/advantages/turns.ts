@@ -1,6 +1,4 @@
-/**
- * Credit per turn, for tasks that reward the turns of a multi-turn sample separately.
- */
+/** Credit per turn, for tasks that reward the turns of a multi-turn sample separately. */
 
 import { indicesByGroup, type GroupId } from './outcome.ts';
 

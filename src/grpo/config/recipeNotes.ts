@@ -1,6 +1,4 @@
-/**
- * Notes that a run prints if its algorithm differs from the published method of that name.
- */
+/** Notes that a run prints if its algorithm differs from the published method of that name. */
 
 import { RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { leaves, show, type Tree, valueAt } from './tree.ts';

@@ -1,6 +1,4 @@
-/**
- * Tables of rules that span keys. A size that does not divide is refused with its nearest divisors.
- */
+/** Tables of rules that span keys. A size that does not divide is refused with its nearest divisors. */
 
 import { ConfigError, InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';

@@ -1,6 +1,4 @@
-/**
- * Reads a config from YAML text. Separate from resolve.ts, so that a page without YAML does not load the parser.
- */
+/** Reads a config from YAML text. Separate from resolve.ts, so that a page without YAML does not load the parser. */
 
 import { ConfigError, InputError } from '../../errors.ts';
 import { blameOverride, layOverrides, type Override, readOverride } from './overrides.ts';

@@ -1,6 +1,4 @@
-/**
- * Resolved config of a training run: the user's settings, with the recipe's settings filled in.
- */
+/** Resolved config of a training run: the user's settings, with the recipe's settings filled in. */
 
 import type { VERL_DEFAULTS } from './recipes.ts';
 import type { WrittenConfig } from './schema/index.ts';

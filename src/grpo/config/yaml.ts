@@ -52,9 +52,7 @@ function valueOf(text: string, what: string): unknown {
   }
 }
 
-/**
- * Line of a value, or of the nearest part around it, in a text that `readYaml` has read. Undefined otherwise.
- */
+/** Line of a value, or of the nearest part around it, in a text that `readYaml` has read. Undefined otherwise. */
 export function lineOf(text: string, path: readonly (string | number)[]): number | undefined {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, { lineCounter, stringKeys: true });

@@ -1,6 +1,4 @@
-/**
- * Settings of `algorithm.rolloutCorrection`, with all defaults filled in.
- */
+/** Settings of `algorithm.rolloutCorrection`, with all defaults filled in. */
 
 import type { TrainConfig } from '../config/types.ts';
 import type { RolloutCorrection } from './correct.ts';

@@ -1,6 +1,4 @@
-/**
- * Samples training problems from three pools by the result of their last group (prime-rl's difficulty pools).
- */
+/** Samples training problems from three pools by the result of their last group (prime-rl's difficulty pools). */
 
 import { InputError } from '../../errors.ts';
 import { keyedRng } from '../../tasks/random.ts';

@@ -1,6 +1,4 @@
-/**
- * Derives the options of a generation from a config: sampling, limits, tools, random keys.
- */
+/** Derives the options of a generation from a config: sampling, limits, tools, random keys. */
 
 import type { UserCodeError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';

@@ -1,6 +1,4 @@
-/**
- * Scores a sample with the task's reward, which is user code: it can throw, never resolve, or return anything.
- */
+/** Scores a sample with the task's reward, which is user code: it can throw, never resolve, or return anything. */
 
 import { blame, isA, shownValue as shown, UserCodeError } from '../../errors.ts';
 import type { AgentLoopOutput } from '../../rollout/agent/loop.ts';

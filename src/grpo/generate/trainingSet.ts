@@ -1,6 +1,4 @@
-/**
- * Number of training problems, the choice of those that are used, and the length of a run over them.
- */
+/** Number of training problems, the choice of those that are used, and the length of a run over them. */
 
 import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';

@@ -1,6 +1,4 @@
-/**
- * Generates groups with the engine's own rollout, on the same device or on another one.
- */
+/** Generates groups with the engine's own rollout, on the same device or on another one. */
 
 import type { SavedGroup } from '../generate/savedGroups.ts';
 import { outsideSeconds, type SourceOptions } from '../generate/samples.ts';

@@ -1,6 +1,4 @@
-/**
- * The pipelines as numbers: how many groups are generated, when rollout is synced, how old a sample may be.
- */
+/** The pipelines as numbers: how many groups are generated, when rollout is synced, how old a sample may be. */
 
 import type { TrainConfig } from '../config/types.ts';
 

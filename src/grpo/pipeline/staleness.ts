@@ -1,6 +1,4 @@
-/**
- * Age of the weights that sampled a step's tokens: `training/off_policy/*` and verl's `fully_async/partial/*`.
- */
+/** Age of the weights that sampled a step's tokens: `training/off_policy/*` and verl's `fully_async/partial/*`. */
 
 import type { Metrics } from '../metrics.ts';
 import { versionsOf } from '../queue/records.ts';

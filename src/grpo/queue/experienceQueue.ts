@@ -1,6 +1,4 @@
-/**
- * Experience queue between rollout and the trainer. It holds the samples' own arrays and copies nothing.
- */
+/** Experience queue between rollout and the trainer. It holds the samples' own arrays and copies nothing. */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';

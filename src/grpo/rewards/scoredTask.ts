@@ -1,6 +1,4 @@
-/**
- * A task with the rewards that training uses.
- */
+/** A task with the rewards that training uses. */
 
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { Task } from '../../tasks/task.ts';

@@ -1,6 +1,4 @@
-/**
- * Converts the settings of a policy loss to the engine's form.
- */
+/** Converts the settings of a policy loss to the engine's form. */
 
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import type { TrainConfig } from '../config/types.ts';

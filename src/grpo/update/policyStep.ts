@@ -1,6 +1,4 @@
-/**
- * Second half of a step, after generation: from samples to updated weights.
- */
+/** Second half of a step, after generation: from samples to updated weights. */
 
 import type { CustomAdvantage } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';

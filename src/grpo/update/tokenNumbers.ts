@@ -1,6 +1,4 @@
-/**
- * Numbers of an update for each token, at the token's position in its sample.
- */
+/** Numbers of an update for each token, at the token's position in its sample. */
 
 import type { MiniBatch, Sample } from './batch.ts';
 import type { AccumulatedMiniBatch, PolicyGradient, TokenLosses } from './policyGradient.ts';

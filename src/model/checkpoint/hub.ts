@@ -1,16 +1,24 @@
 /**
- * Loads a checkpoint by its address: a repository of a Hugging Face hub (`org/name`, `org/name@revision`), or the URL
- * of a folder of files. Files are downloaded into a store once and read from there. A repository is pinned to the
- * commit of its first download.
+ * Loads a checkpoint by its address: a repository of a Hugging Face hub (`org/name`, `org/name@revision`), a GGUF file of one
+ * (`org/name:Q4_1`, `org/name/FILE.gguf`), or the URL of a folder of files or of a GGUF file. Files are downloaded into a store once and
+ * read from there. A repository is pinned to the commit of its first download.
  */
 
 import { chunksOf, download, type DownloadOptions, type Expected } from './download.ts';
+import { concat } from '../../concat.ts';
 import { InputError } from '../../errors.ts';
 import { isLoopback } from './loopback.ts';
 import { type FileStore, memoryStore, writeFile } from './store.ts';
-import { shardsOf } from './open.ts';
+import { openCheckpoint, shardsOf } from './open.ts';
 import { MAX_HEADER_BYTES } from './safetensors.ts';
-import { type CheckpointFiles, isOtherFile, MAX_TEXT_BYTES, OPTIONAL_FILES, readStoredJson } from './sourceFiles.ts';
+import {
+  type CheckpointFiles,
+  isGguf,
+  isOtherFile,
+  MAX_TEXT_BYTES,
+  OPTIONAL_FILES,
+  readStoredJson,
+} from './sourceFiles.ts';
 import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
@@ -24,16 +32,23 @@ const INDEX = 'model.safetensors.index.json';
 const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', ...OPTIONAL_FILES, INDEX];
 
 /** True if a model setting names something to download instead of a folder. */
-export const isRemote = (model: string): boolean => /^https?:\/\//.test(model) || REPOSITORY.test(model);
+export const isRemote = (model: string): boolean =>
+  isUrl(model) || REPOSITORY.test(model) || GGUF_IN_REPOSITORY.test(model);
+
+const isUrl = (model: string): boolean => /^https?:\/\//.test(model);
 
 /** A revision must not contain "..", which would request another path of the hub. */
 const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@((?!.*\.\.)[\w./-]+))?$/;
+/** A repository, then a file in it, or a type of quantization: `:Q4_1` is llama.cpp's and vLLM's form. */
+const GGUF_IN_REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*(?:@(?!.*\.\.)[\w./-]+)?)(?:\/([\w-][\w.-]*\.gguf)|:(\w+))$/i;
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** Larger than any config or tokenizer. Without a limit, a server that sends no length could send forever. */
 const MAX_SMALL_BYTES = MAX_TEXT_BYTES;
 const MAX_LISTING_BYTES = 32 * 2 ** 20;
 const LISTING_SECONDS = 60;
+/** Limit for a GGUF file of unknown length, so that a server cannot send forever. */
+const MAX_GGUF_BYTES = 2 ** 36;
 
 /**
  * Downloads the files of a checkpoint that the store lacks. Returns its files for `openCheckpoint`. Throws InputError
@@ -42,7 +57,9 @@ const LISTING_SECONDS = 60;
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
   const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
   if (username || password) throw new InputError('HF_ENDPOINT holds a user name or a password. Leave them out.');
-  const place = /^https?:\/\//.test(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
+  const gguf = await ggufPlace(model, store, options);
+  if (gguf) return fetchGguf(gguf, store, { ...options, token: tokenFor(gguf.url, origin, options.token) });
+  const place = isUrl(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
   const token = tokenFor(place.url, origin, options.token);
   const present = new Set<string>();
   const others = [...(place.files ?? [])].filter(([name, { size = 0 }]) => isOtherFile(name, size));
@@ -58,7 +75,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
     return true;
   };
   for (const file of small) if (file !== INDEX) await bring(file);
-  if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}. Check its name.`);
+  if (!present.has('config.json')) throw noConfig(model, place);
   const files = within(store, place.folder, present);
   // Refuse unsupported weights before the download, and limit the size to the largest possible one.
   weightBytes = MAX_HEADER_BYTES + 8 * parameterCount(parseModelConfig(await readStoredJson(files, 'config.json')));
@@ -74,24 +91,124 @@ export interface FoundModel {
   bytes: number;
 }
 
+function noConfig(model: string, { url, files }: Pick<Place, 'url' | 'files'>): InputError {
+  const first = [...(files?.keys() ?? [])].find((name) => GGUF_FILE.test(name));
+  if (first === undefined) return new InputError(`${model} has no config.json at ${url}. Check its name.`);
+  return new InputError(`${model} has no config.json, but GGUF files. Choose one of them: ${model}/${first}.`);
+}
+
+/** The hub's list is not trusted: a name must not lead out of the store's folder. */
+const GGUF_FILE = /^[\w-][\w.-]*\.gguf$/i;
+
+/** A GGUF file on a server. */
+interface GgufPlace {
+  /** Name in errors. */
+  name: string;
+  url: string;
+  /** Path in the store. */
+  path: string;
+  expected?: Expected;
+}
+
+/** Returns the place of the GGUF file that an address names; undefined if it names none. Throws InputError. */
+async function ggufPlace(model: string, store: FileStore, options: HubOptions): Promise<GgufPlace | undefined> {
+  if (isUrl(model)) {
+    const { pathname, search } = addressOf(model, 'The model address');
+    if (!isGguf(pathname)) return undefined;
+    // The hub's links for a download and for its own page of a file.
+    const plain = search === '?download=true' ? model.replace(/\?.*$/, '') : model;
+    const { url, folder } = urlPlace(
+      plain.replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, '$1/resolve/'),
+    );
+    return { name: pathname.slice(pathname.lastIndexOf('/') + 1), url, path: folder };
+  }
+  const [, repository, file, type] = GGUF_IN_REPOSITORY.exec(model) ?? [];
+  if (repository === undefined) return undefined;
+  const { url, folder, files = new Map<string, Expected>() } = await repositoryPlace(repository, store, options);
+  const all = [...files.keys()].filter((name) => GGUF_FILE.test(name));
+  const ofType = new RegExp(`[-._]${type}\\.gguf$`, 'i'); // BF16 is not F16
+  const [name, another] = all.filter((name) => (file === undefined ? ofType.test(name) : name === file));
+  if (name !== undefined && another === undefined)
+    return { name, url: `${url}/${name}`, path: `${folder}/${name}`, expected: files.get(name)! };
+  const found = all.length === 0 ? 'no GGUF file' : `the GGUF files ${all.join(', ')}`;
+  throw new InputError(
+    `"${file ?? type}" names ${another === undefined ? 'no file' : 'several files'} of ${repository}, which has ${found}. ` +
+      `Write ${repository}/FILE.gguf.`,
+  );
+}
+
+/** Downloads a GGUF file. Its header is checked first where the server sends ranges, because the file can be large. */
+async function fetchGguf({ name, url, path, expected }: GgufPlace, store: FileStore, options: DownloadOptions) {
+  const stored: CheckpointFiles = {
+    gguf: name,
+    size: () => store.size(path),
+    read: (_, begin, end) => store.read(path, begin, end),
+  };
+  const isThere = (await store.size(path)) !== undefined;
+  const ranges = isThere ? undefined : await rangesOf(name, url, options.token);
+  if (ranges) await openCheckpoint(ranges);
+  const maxBytes = Math.min(expected?.size ?? Infinity, (await ranges?.size(name)) ?? MAX_GGUF_BYTES);
+  if (await download(store, url, path, expected, { ...options, maxBytes })) return stored;
+  throw new InputError(`${new URL(url).origin} has no ${name} at ${url}. Check the address.`);
+}
+
+/** Reads a file on a server in parts. Returns undefined if the server cannot be reached, lacks the file, or sends no ranges. */
+async function rangesOf(name: string, url: string, token: string | undefined): Promise<CheckpointFiles | undefined> {
+  const ask = (begin: number, end: number) =>
+    fetch(url, {
+      headers: { range: `bytes=${begin}-${end - 1}`, ...(token && { authorization: `Bearer ${token}` }) },
+      signal: AbortSignal.timeout(LISTING_SECONDS * 1000),
+    });
+  const first = await ask(0, 1).catch(() => undefined);
+  const size = Number(/\/(\d+)$/.exec(first?.headers.get('content-range') ?? '')?.[1]);
+  await first?.body?.cancel();
+  if (first?.status !== 206 || !Number.isSafeInteger(size)) return undefined;
+  return {
+    gguf: name,
+    size: async () => size,
+    async read(_, begin, end) {
+      const response = await ask(begin, end).catch((cause: Error) => cause);
+      const answer = response instanceof Error ? 'did not answer' : `answered ${response.status}`;
+      if (response instanceof Error || response.status !== 206)
+        throw new InputError(`${url} ${answer} to a request for a part of the file. Try again later.`);
+      return readAtMost(response, end - begin);
+    },
+  };
+}
+
 const SHARD = /^model-\d+-of-\d+\.safetensors$/;
 
 /**
- * Looks up `org/name` on the hub without downloading weights. Throws InputError like `fetchModel`, and for an invalid
- * name.
+ * Looks up `org/name`, or the address of a GGUF file, without downloading weights. Throws InputError like `fetchModel`, and for an
+ * invalid name.
  */
 export async function lookUpModel(model: string, options: Pick<HubOptions, 'endpoint'> = {}): Promise<FoundModel> {
-  if (!REPOSITORY.test(model)) throw new InputError(`"${model}" is not a name on a hub. Write it as org/name.`);
   const store = memoryStore();
+  const gguf = await ggufPlace(model, store, options);
+  if (gguf) return lookUpGguf(gguf);
+  if (!REPOSITORY.test(model))
+    throw new InputError(
+      `"${model}" is not a name on a hub. Write it as org/name, or as org/name:Q4_1 for a GGUF file of that type.`,
+    );
   const { url, files = new Map<string, Expected>() } = await repositoryPlace(model, store, options);
   const limits = { maxBytes: MAX_SMALL_BYTES };
   if (!(await download(store, `${url}/config.json`, 'config.json', files.get('config.json'), limits)))
-    throw new InputError(`${model} has no config.json at ${url}. Check its name.`);
+    throw noConfig(model, { url, files });
   const config = parseModelConfig(await readStoredJson(store, 'config.json'));
   const weights = files.has(WEIGHTS) ? [WEIGHTS] : [...files.keys()].filter((file) => SHARD.test(file));
   if (weights.length === 0) throw new InputError(`${model} has no ${WEIGHTS}. Choose a model in that format.`);
   const bytes = [...SMALL_FILES, ...weights].reduce((sum, file) => sum + (files.get(file)?.size ?? 0), 0);
   return { config, bytes };
+}
+
+async function lookUpGguf({ name, url }: GgufPlace): Promise<FoundModel> {
+  const ranges = await rangesOf(name, url, undefined);
+  if (!ranges)
+    throw new InputError(
+      `${url} is missing, or its server does not send parts of a file. Download it, and choose the file.`,
+    );
+  const { config } = await openCheckpoint(ranges);
+  return { config, bytes: (await ranges.size(name))! };
 }
 
 /** Parses a URL. Throws InputError for an invalid one. */
@@ -198,15 +315,20 @@ function refusal(status: number, hub: string): string {
 }
 
 /** Throws if the body is not JSON, or longer than MAX_LISTING_BYTES. */
-async function readJson(response: Response): Promise<unknown> {
+const readJson = async (response: Response): Promise<unknown> =>
+  JSON.parse(new TextDecoder().decode(await readAtMost(response, MAX_LISTING_BYTES)));
+
+/** Reads a body. Throws InputError if it is longer than `limit` bytes. */
+async function readAtMost(response: Response, limit: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of chunksOf(response)) {
     bytes += chunk.length;
-    if (bytes > MAX_LISTING_BYTES) throw new Error('too long');
+    if (bytes > limit)
+      throw new InputError(`${response.url} sends more than the ${limit} bytes requested. Try again later.`);
     chunks.push(chunk);
   }
-  return JSON.parse(await new Blob(chunks as BlobPart[]).text());
+  return concat(Uint8Array, chunks);
 }
 
 function isListing(value: unknown): value is Listing {

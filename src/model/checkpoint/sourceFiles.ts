@@ -1,6 +1,4 @@
-/**
- * Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged.
- */
+/** Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged. */
 
 import { InputError } from '../../errors.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
@@ -20,8 +18,8 @@ export interface CheckpointFiles {
   gguf?: string;
 }
 
-/** True if a path or an address names a GGUF file. */
-export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
+/** True if a path or an address names a GGUF file: by its end, or as `org/name:Q4_1`. */
+export const isGguf = (path: string): boolean => /\.gguf(\?download=true)?$|^[^/:]+\/[^/:]+:\w+$/i.test(path);
 
 /** A tensor of a checkpoint that is read in parts. */
 export interface StoredTensor {

@@ -1,6 +1,4 @@
-/**
- * Compiles slow kernels in advance and in parallel, while the weights are still loading.
- */
+/** Compiles slow kernels in advance and in parallel, while the weights are still loading. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import { halfForms } from '../../gpu/halves.ts';

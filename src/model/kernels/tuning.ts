@@ -1,6 +1,4 @@
-/**
- * Chooses the kernels of a device: built-in, pinned, or timed on the adapter at first use and stored.
- */
+/** Chooses the kernels of a device: built-in, pinned, or timed on the adapter at first use and stored. */
 
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../../kernels/tiles.ts';
 import type { Gpu } from '../../gpu/device.ts';

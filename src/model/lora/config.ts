@@ -1,6 +1,4 @@
-/**
- * Settings of LoRA adapters, without engine code, because configs and pages import them.
- */
+/** Settings of LoRA adapters, without engine code, because configs and pages import them. */
 
 import { InputError } from '../../errors.ts';
 

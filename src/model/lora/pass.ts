@@ -1,6 +1,4 @@
-/**
- * The adapters' part of the forward and backward pass of one matrix.
- */
+/** The adapters' part of the forward and backward pass of one matrix. */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import { dropout } from '../../gpu/ops/dropout.ts';

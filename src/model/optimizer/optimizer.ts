@@ -1,6 +1,4 @@
-/**
- * Gradients, state and update of an optimizer, in place over the weight arena. Both engines use this class.
- */
+/** Gradients, state and update of an optimizer, in place over the weight arena. Both engines use this class. */
 
 import { InputError } from '../../errors.ts';
 import type { Gpu, View } from '../../gpu/device.ts';

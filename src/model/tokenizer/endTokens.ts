@@ -1,6 +1,4 @@
-/**
- * Tokens that end an assistant's turn: the tokenizer's, and those of config.json and generation_config.json.
- */
+/** Tokens that end an assistant's turn: the tokenizer's, and those of config.json and generation_config.json. */
 
 import { InputError } from '../../errors.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Creates the tokenizer of a checkpoint, with the end tokens of all its files.
- */
+/** Creates the tokenizer of a checkpoint, with the end tokens of all its files. */
 
 import type { ModelConfig } from '../config.ts';
 import { ChatTokenizer } from './chat.ts';

@@ -1,6 +1,4 @@
-/**
- * Tensors in few GPUBuffers: one buffer if the device can bind it, otherwise several.
- */
+/** Tensors in few GPUBuffers: one buffer if the device can bind it, otherwise several. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { RowChunk } from '../../gpu/ops/embed.ts';

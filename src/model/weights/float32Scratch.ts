@@ -1,6 +1,4 @@
-/**
- * Scratch buffer for weights as float32, on their way to or from their storage form in an arena.
- */
+/** Scratch buffer for weights as float32, on their way to or from their storage form in an arena. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { View } from '../../gpu/view.ts';

@@ -1,6 +1,4 @@
-/**
- * Loads a model with its weights onto the device. If loading fails, everything allocated for it is freed.
- */
+/** Loads a model with its weights onto the device. If loading fails, everything allocated for it is freed. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { preparePacked } from '../../gpu/ops/matmulPacked.ts';

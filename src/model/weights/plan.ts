@@ -1,6 +1,4 @@
-/**
- * Layout of weights: blocks concatenated in few buffers, and the position of each Hugging Face tensor in them.
- */
+/** Layout of weights: blocks concatenated in few buffers, and the position of each Hugging Face tensor in them. */
 
 import { fitsPackedProduct, packedBytes, type PackedFormat } from '../../gpu/packedFormat.ts';
 import type { ModelConfig } from '../config.ts';

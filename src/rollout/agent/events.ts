@@ -1,6 +1,4 @@
-/**
- * Events of a sample for the profile: one per span of its time. Times are performance.now(), milliseconds.
- */
+/** Events of a sample for the profile: one per span of its time. Times are performance.now(), milliseconds. */
 
 import type { SpanKind } from '../server/turnClock.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Runs a custom agent loop. Whatever the loop does, it ends with a stop reason or with one error that names it.
- */
+/** Runs a custom agent loop. Whatever the loop does, it ends with a stop reason or with one error that names it. */
 
 import { blame, shownValue, UserCodeError } from '../../errors.ts';
 import { isMessage } from '../../tasks/problem.ts';

@@ -1,6 +1,4 @@
-/**
- * Encodes a problem's prompt with the chat template and checks its length.
- */
+/** Encodes a problem's prompt with the chat template and checks its length. */
 
 import { InputError } from '../../errors.ts';
 import { problemName } from '../../tasks/problem.ts';

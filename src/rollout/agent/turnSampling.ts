@@ -1,6 +1,4 @@
-/**
- * Sampling settings that one turn of an agent loop can change.
- */
+/** Sampling settings that one turn of an agent loop can change. */
 
 import { InputError } from '../../errors.ts';
 import type { SamplingParams } from '../types.ts';

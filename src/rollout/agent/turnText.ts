@@ -1,6 +1,4 @@
-/**
- * Contents of a turn from the engine: one value per token, its text, and the calls in it for chat templates.
- */
+/** Contents of a turn from the engine: one value per token, its text, and the calls in it for chat templates. */
 
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop } from '../decode/stopStrings.ts';

@@ -1,6 +1,4 @@
-/**
- * Input of an agent loop: the problem, the model, the tools, and the limits of a sample.
- */
+/** Input of an agent loop: the problem, the model, the tools, and the limits of a sample. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { Environment } from '../../tasks/environments/environment.ts';

@@ -1,6 +1,4 @@
-/**
- * Grammar of valid tool calls, built from the tools' schemas, in the formats that tools/parser.ts reads.
- */
+/** Grammar of valid tool calls, built from the tools' schemas, in the formats that tools/parser.ts reads. */
 
 import { InputError } from '../../errors.ts';
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';

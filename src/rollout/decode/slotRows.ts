@@ -1,6 +1,4 @@
-/**
- * A table on the GPU with one row per slot. The rows of all slots that start in a pass are uploaded together.
- */
+/** A table on the GPU with one row per slot. The rows of all slots that start in a pass are uploaded together. */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 

@@ -1,6 +1,4 @@
-/**
- * One request inside the server, from its arrival to its answer. A preempted request waits again in between.
- */
+/** One request inside the server, from its arrival to its answer. A preempted request waits again in between. */
 
 import { concat } from '../../concat.ts';
 import type { GuidedTurn } from '../constrained/guide.ts';

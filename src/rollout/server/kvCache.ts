@@ -1,6 +1,4 @@
-/**
- * Assigns slots and cached prompt prefixes to samples. Runs on the host only.
- */
+/** Assigns slots and cached prompt prefixes to samples. Runs on the host only. */
 
 export interface Prefix {
   index: number;

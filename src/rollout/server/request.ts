@@ -1,6 +1,4 @@
-/**
- * Checks a request when it arrives.
- */
+/** Checks a request when it arrives. */
 
 import { InputError } from '../../errors.ts';
 import { checkAdjusted } from '../decode/adjustedDraws.ts';

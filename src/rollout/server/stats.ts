@@ -1,6 +1,4 @@
-/**
- * Counters of the rollout server since the last call of `take`.
- */
+/** Counters of the rollout server since the last call of `take`. */
 
 import type { RolloutStats } from '../types.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Creates the stop-string matcher and the tool-call guide of each request. Reads the vocabulary at first use.
- */
+/** Creates the stop-string matcher and the tool-call guide of each request. Reads the vocabulary at first use. */
 
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { isConstrained, type TurnConstraint } from '../constrained/callLanguage.ts';

@@ -1,6 +1,4 @@
-/**
- * Measures the time that a request spends waiting, in prefill and in decoding, for the profile.
- */
+/** Measures the time that a request spends waiting, in prefill and in decoding, for the profile. */
 
 type TurnPhase = 'queue' | 'prefill' | 'decode';
 

@@ -1,6 +1,4 @@
-/**
- * Rows of a pass that checks guessed tokens. Each sequence has one row for its last token and one for every guess.
- */
+/** Rows of a pass that checks guessed tokens. Each sequence has one row for its last token and one for every guess. */
 
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from '../server/job.ts';

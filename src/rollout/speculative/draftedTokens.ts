@@ -1,6 +1,4 @@
-/**
- * Speculative decoding: guesses the next tokens of each sequence and has one pass check them, if that is faster.
- */
+/** Speculative decoding: guesses the next tokens of each sequence and has one pass check them, if that is faster. */
 
 import type { Job, RunningJob } from '../server/job.ts';
 import type { SlotDecoder } from '../server/slotDecoder.ts';

@@ -1,6 +1,4 @@
-/**
- * Closed passes after which a draft pass is tried again, because the faster method changes with the batch.
- */
+/** Closed passes after which a draft pass is tried again, because the faster method changes with the batch. */
 const TRY_AGAIN = 8;
 
 /**

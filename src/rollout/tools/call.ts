@@ -1,6 +1,4 @@
-/**
- * Type of a parsed tool call, and functions that parsers share.
- */
+/** Type of a parsed tool call, and functions that parsers share. */
 
 import type { Tool } from '../../tasks/tool.ts';
 import { argumentProblem, isObject, valueProblem } from '../../tasks/toolSchema.ts';

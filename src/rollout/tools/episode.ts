@@ -1,6 +1,4 @@
-/**
- * The environment of one sample: started once, its state shared by its tools and steps, and freed once.
- */
+/** The environment of one sample: started once, its state shared by its tools and steps, and freed once. */
 
 import { blame, isA, shownValue, UserCodeError } from '../../errors.ts';
 import { type Environment, ownLimits, type Start } from '../../tasks/environments/environment.ts';

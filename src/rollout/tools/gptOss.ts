@@ -1,6 +1,4 @@
-/**
- * Tool calls of gpt-oss, in OpenAI's harmony format: a call is a message with a recipient.
- */
+/** Tool calls of gpt-oss, in OpenAI's harmony format: a call is a message with a recipient. */
 
 import { checkJsonCall, type ToolCall, type ToolParser } from './call.ts';
 

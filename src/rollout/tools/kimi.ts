@@ -1,6 +1,4 @@
-/**
- * Tool calls of Kimi K2.
- */
+/** Tool calls of Kimi K2. */
 
 import { checkJsonCall, taggedBlocks, type ToolCall, type ToolParser } from './call.ts';
 import type { Tool } from '../../tasks/tool.ts';

@@ -1,6 +1,4 @@
-/**
- * Shares one listener of an AbortSignal among many callbacks, because Node warns of more than ten listeners.
- */
+/** Shares one listener of an AbortSignal among many callbacks, because Node warns of more than ten listeners. */
 
 const WAITING = new WeakMap<AbortSignal, Set<() => void>>();
 

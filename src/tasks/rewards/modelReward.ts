@@ -20,23 +20,16 @@ interface DiscriminativeOptions {
   model: string;
   /** Label whose probability is the score. Default: the most likely one. */
   label?: string;
-  /** Returns the text that the model reads. Default: question and last answer. */
-  text?: (sample: ScoredSample) => string;
   /** Replaces transformers.js. */
   load?: (model: string) => Promise<Classifier>;
 }
 
-/** Scores by the probability of a label, from a model that is loaded at the first sample. */
-export function discriminativeScorer({
-  model,
-  label,
-  text = questionAndAnswer,
-  load = loadClassifier,
-}: DiscriminativeOptions): Scorer {
+/** Scores by the probability of a label, from a model that is loaded at the first sample and reads the question and the last answer. */
+export function discriminativeScorer({ model, label, load = loadClassifier }: DiscriminativeOptions): Scorer {
   let classifier: Promise<Classifier> | undefined;
   return async (sample) => {
     const classify = await (classifier ??= load(model));
-    const scores = await classify(text(sample), { top_k: 1000 });
+    const scores = await classify(questionAndAnswer(sample), { top_k: 1000 });
     const found = label === undefined ? scores[0] : scores.find((score) => score.label === label);
     if (found) return found.score;
     throw new InputError(

@@ -55,9 +55,10 @@ export const between = (low: number, high: number, words = `a number from ${low}
 export const whole = (low: number, high: number, words = `a whole number from ${low} to ${high}`) =>
   v.pipe(between(low, high, words), v.integer(words));
 
-/** Schema of a text of at most `most` characters. */
-export const text = (words = 'a text of at most 512 characters', most = 512) =>
-  v.pipe(v.string(words), v.maxLength(most, words));
+const SHORT = 'a text of at most 512 characters';
+
+/** Schema of a short text. */
+export const text = () => v.pipe(v.string(SHORT), v.maxLength(512, SHORT));
 
 /** Schema of an object with at most `most` entries, each a [key, value] pair that `pair` allows. */
 export const recordOf = <T>(pair: v.GenericSchema<unknown, [unknown, T]>, most: number, words: string) => {

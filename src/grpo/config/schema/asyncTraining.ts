@@ -1,6 +1,4 @@
-/**
- * Limits on how far rollout and training run apart if `trainer.pipeline` is fully-async: verl's `async_training`.
- */
+/** Limits on how far rollout and training run apart if `trainer.pipeline` is fully-async: verl's `async_training`. */
 
 import { choice, count, flag, number, part, positive } from '../keys.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Task of a run, and how much of its data a step uses.
- */
+/** Task of a run, and how much of its data a step uses. */
 
 import * as v from 'valibot';
 import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';

@@ -1,6 +1,4 @@
-/**
- * Model of a run, and which of its weights are trained.
- */
+/** Model of a run, and which of its weights are trained. */
 
 import { PACKED_FORMATS } from '../../../gpu/packedFormat.ts';
 import { LORA_MODULES } from '../../../model/lora/config.ts';
@@ -8,7 +6,7 @@ import { choice, count, flag, names, number, text, part, positive, requiredText 
 
 export const model = part({
   path: requiredText({
-    why: 'Hugging Face checkpoint (a folder, its URL, or org/name, with @revision if needed), a .gguf file, or a config file for `webgrpo sft`, which is run first to produce the model.',
+    why: 'Hugging Face checkpoint (a folder, its URL, or org/name, with @revision if needed), a .gguf file (a path, its URL, or org/name:Q4_1), or a config file for `webgrpo sft`, which is run first to produce the model.',
     verl: '=',
     trl: 'model_name_or_path',
   }),

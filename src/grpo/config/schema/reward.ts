@@ -1,6 +1,4 @@
-/**
- * Weights of the task's named rewards, and models that also score samples; see modelRewards.ts.
- */
+/** Weights of the task's named rewards, and models that also score samples; see modelRewards.ts. */
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';

@@ -1,6 +1,4 @@
-/**
- * Length of a run, and what it evaluates, saves and logs.
- */
+/** Length of a run, and what it evaluates, saves and logs. */
 
 import * as v from 'valibot';
 import {

@@ -3,14 +3,14 @@
  * per trained token.
  */
 
-import { NotFiniteError } from '../errors.ts';
-import { type ModelConfig, parseModelConfig } from '../model/config.ts';
-import type { ModelEngine } from '../model/engine.ts';
-import { packGroups } from '../model/packing.ts';
-import type { RolloutEngine } from '../rollout/types.ts';
-import type { Metrics } from './metrics.ts';
-import { lrFactor, warmupSteps } from './update/learningRate.ts';
-import type { SftConfig } from './config/sftSchema.ts';
+import { NotFiniteError } from '../../errors.ts';
+import { type ModelConfig, parseModelConfig } from '../../model/config.ts';
+import type { ModelEngine } from '../../model/engine.ts';
+import { packGroups } from '../../model/packing.ts';
+import type { RolloutEngine } from '../../rollout/types.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import { lrFactor, warmupSteps } from '../../grpo/update/learningRate.ts';
+import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 
 /** A trace to imitate: P prompt tokens, then T tokens, of which the mask selects the trained ones. */
 export interface SftExample {

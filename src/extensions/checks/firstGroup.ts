@@ -1,16 +1,14 @@
-/**
- * Checks before a run: generates the first group with the untrained model, and times a step on this device.
- */
+/** Checks before a run: generates the first group with the untrained model, and times a step on this device. */
 
-import { withRewardWeights } from '../tasks/rewards/combine.ts';
-import { correctionSettings } from './correction/settings.ts';
-import type { TrainerEngine } from './types.ts';
-import type { Sample } from './update/batch.ts';
-import { type GenerationContext, generateOptions, hasRewardModels } from './generate/options.ts';
-import { ProblemQueue } from './generate/problems.ts';
-import { generateSamples } from './generate/samples.ts';
-import { rowTokens } from './update/rows.ts';
-import { PolicyUpdater } from './update/updater.ts';
+import { withRewardWeights } from '../../tasks/rewards/combine.ts';
+import { correctionSettings } from '../../grpo/correction/settings.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import { type GenerationContext, generateOptions, hasRewardModels } from '../../grpo/generate/options.ts';
+import { ProblemQueue } from '../../grpo/generate/problems.ts';
+import { generateSamples } from '../../grpo/generate/samples.ts';
+import { rowTokens } from '../../grpo/update/rows.ts';
+import { PolicyUpdater } from '../../grpo/update/updater.ts';
 
 /**
  * Generates a group exactly as step 1 will generate it again, token for token, and leaves no state behind that a run

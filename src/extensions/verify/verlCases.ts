@@ -7,7 +7,7 @@
  *   advantage    mode, config, groups, rewards (on the first token of each row), mask, N, T -> advantages
  */
 
-import type { PolicyLossSpec } from '../model/engine.ts';
+import type { PolicyLossSpec } from '../../model/engine.ts';
 import {
   broadcast,
   gdpo,
@@ -20,12 +20,12 @@ import {
   reinforcePlusPlusBaseline,
   remax,
   rloo,
-} from '../grpo/advantages/index.ts';
-import { LOSS_AGG_MODES, lossWeights } from '../grpo/losses/aggregate.ts';
-import { klPenalty } from '../grpo/losses/kl.ts';
-import { computePolicyLoss, POLICY_LOSSES, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
-import { lossSpec } from '../grpo/losses/types.ts';
-import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/correct.ts';
+} from '../../grpo/advantages/index.ts';
+import { LOSS_AGG_MODES, lossWeights } from '../../grpo/losses/aggregate.ts';
+import { klPenalty } from '../../grpo/losses/kl.ts';
+import { computePolicyLoss, POLICY_LOSSES, policyLossOf, type LossAggMode } from '../../grpo/losses/index.ts';
+import { lossSpec } from '../../grpo/losses/types.ts';
+import { rolloutCorrection, type RolloutCorrection } from '../../grpo/correction/correct.ts';
 
 type Json = Record<string, unknown>;
 

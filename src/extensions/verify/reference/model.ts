@@ -3,10 +3,10 @@
  * Gradients and weights have Hugging Face names.
  */
 
-import { ropeTables64 } from '../config.ts';
-import type { ModelConfig } from '../config.ts';
-import type { OptimizerOptions, PackedBatch, TensorMap } from '../engine.ts';
-import { parameterSpecs } from '../params.ts';
+import { ropeTables64 } from '../../../model/config.ts';
+import type { ModelConfig } from '../../../model/config.ts';
+import type { OptimizerOptions, PackedBatch, TensorMap } from '../../../model/engine.ts';
+import { parameterSpecs } from '../../../model/params.ts';
 import * as ops from './ops.ts';
 
 type F64 = Float64Array;

@@ -1,16 +1,16 @@
 /** Returns the text of all kernels for this adapter, for grep and review. kernels/ has only the printers of many. */
 
-import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';
-import type { Gpu } from '../gpu/device.ts';
-import type { Kernel } from '../gpu/kernel.ts';
-import { attentionKernels } from '../gpu/ops/attention.ts';
-import { matmulKernel, runsOn } from '../gpu/ops/matmul.ts';
-import { packedKernels } from '../gpu/ops/matmulPacked.ts';
+import { MATMUL_TILES, namesOf } from '../../../kernels/tiles.ts';
+import type { Gpu } from '../../gpu/device.ts';
+import type { Kernel } from '../../gpu/kernel.ts';
+import { attentionKernels } from '../../gpu/ops/attention.ts';
+import { matmulKernel, runsOn } from '../../gpu/ops/matmul.ts';
+import { packedKernels } from '../../gpu/ops/matmulPacked.ts';
 
 /** Head dims of the most trained models. */
 const HEAD_DIMS = [16, 24, 32, 48, 64, 80, 96, 128];
 
-const written = import.meta.glob<string>('../../kernels/*.wgsl', { query: '?raw', import: 'default', eager: true });
+const written = import.meta.glob<string>('../../../kernels/*.wgsl', { query: '?raw', import: 'default', eager: true });
 
 /**
  * Returns texts by file name: the hand-written ones, every matmul tile that timing can choose here, the tiles for packed weights,

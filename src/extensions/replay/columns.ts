@@ -4,7 +4,7 @@
  */
 
 import { InputError } from '../../errors.ts';
-import { joinSafetensors, readSafetensorsHeader } from './safetensors.ts';
+import { joinSafetensors, readSafetensorsHeader } from '../../model/checkpoint/safetensors.ts';
 
 const TYPES = {
   F64: Float64Array,

@@ -9,8 +9,8 @@ import type { AgentLoopInput } from '../../rollout/agent/types.ts';
 import type { TurnEngine } from '../../rollout/types.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
-import type { TrainConfig } from '../config/types.ts';
-import { generateOptions, GREEDY } from '../generate/options.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { generateOptions, GREEDY } from '../../grpo/generate/options.ts';
 
 /** Options of `answer`. */
 export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens' | 'onMessage'> {

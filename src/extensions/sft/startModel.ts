@@ -3,16 +3,16 @@
  * a supervised run.
  */
 
-import type { CheckpointWithTokenizer } from '../model/checkpoint/checkpoint.ts';
-import { initWeights } from '../model/params.ts';
-import { ChatTokenizer } from '../model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer, type TokenizerFiles } from '../tasks/gsm8k/tokenizer.ts';
-import type { Gsm8kProblem } from '../tasks/gsm8k/task.ts';
-import { keyedRng } from '../tasks/random.ts';
-import { demonstration, demonstrationTokens, swapOnlyIn } from '../tasks/supervised/demonstrations.ts';
-import { exampleOf, taskTokenizer } from '../tasks/supervised/warmStart.ts';
-import type { Task } from '../tasks/task.ts';
-import type { SftConfig } from './config/sftSchema.ts';
+import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
+import { initWeights } from '../../model/params.ts';
+import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { buildGsm8kTokenizer, type TokenizerFiles } from '../../tasks/gsm8k/tokenizer.ts';
+import type { Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
+import { keyedRng } from '../../tasks/random.ts';
+import { demonstration, demonstrationTokens, swapOnlyIn } from '../../tasks/supervised/demonstrations.ts';
+import { exampleOf, taskTokenizer } from './taskExamples.ts';
+import type { Task } from '../../tasks/task.ts';
+import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
 
 /** True if the task is GSM8K, which has its own traces and tokenizer. */

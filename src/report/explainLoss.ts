@@ -1,8 +1,6 @@
-/**
- * Explains why the policy loss of a step carries little information, which users of GRPO often ask.
- */
+/** Explains why the policy loss of a step carries little information, which users of GRPO often ask. */
 
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../grpo/metrics.ts';
 
 /** Share of groups without signal above which the explanation is about these groups, not about the loss. */
 const MOSTLY_SILENT = 0.9;

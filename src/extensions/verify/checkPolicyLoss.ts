@@ -1,11 +1,11 @@
 /** Checks a custom policy loss: its gradient against its value, and its WGSL against its float64 row. */
 
-import { InputError } from '../errors.ts';
-import type { Gpu } from '../gpu/device.ts';
-import { preparePolicyLoss } from '../gpu/ops/policy_loss.ts';
-import { computePolicyLoss, type PolicyLoss, selectTokens } from '../grpo/losses/index.ts';
-import { type CustomLoss, type CustomLossRows, lossSpec, NO_LOSS } from '../grpo/losses/types.ts';
-import type { PolicyLossSpec } from '../model/engine.ts';
+import { InputError } from '../../errors.ts';
+import type { Gpu } from '../../gpu/device.ts';
+import { preparePolicyLoss } from '../../gpu/ops/policy_loss.ts';
+import { computePolicyLoss, type PolicyLoss, selectTokens } from '../../grpo/losses/index.ts';
+import { type CustomLoss, type CustomLossRows, lossSpec, NO_LOSS } from '../../grpo/losses/types.ts';
+import type { PolicyLossSpec } from '../../model/engine.ts';
 import { lossError } from './kernels.ts';
 
 /** Options of `checkPolicyLoss`. */

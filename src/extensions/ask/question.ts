@@ -1,6 +1,4 @@
-/**
- * Turns a user's own question into a problem of a task, and counts its tokens.
- */
+/** Turns a user's own question into a problem of a task, and counts its tokens. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -8,7 +6,7 @@ import { encodePrompt, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import type { Message, Problem, Task } from '../../tasks/task.ts';
-import type { TrainConfig } from '../config/types.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 
 /**
  * Returns the question as a problem of the task, without a reference answer. Its text replaces a problem's text; see

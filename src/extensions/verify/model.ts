@@ -1,13 +1,13 @@
 /** Checks the complete model on the current adapter against the float64 reference. Every kernel of a training step takes part. */
 
-import { Gpu } from '../gpu/device.ts';
-import type { ModelConfig } from '../model/config.ts';
-import { createModel } from '../model/llama.ts';
-import { packGroups } from '../model/packing.ts';
-import { initWeights } from '../model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../model/reference/model.ts';
-import { WgslEngine } from '../model/wgslEngine.ts';
-import { keyedRng } from '../tasks/random.ts';
+import { Gpu } from '../../gpu/device.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import { createModel } from '../../model/llama.ts';
+import { packGroups } from '../../model/packing.ts';
+import { initWeights } from '../../model/params.ts';
+import { referenceBackward, referenceForward, toFloat64 } from './reference/model.ts';
+import { WgslEngine } from '../../model/wgslEngine.ts';
+import { keyedRng } from '../../tasks/random.ts';
 import { type Check, relativeError, verifyLossKernels, verifyProducts, worst } from './kernels.ts';
 
 /** Odd sizes on purpose: none is a multiple of a tile. */
@@ -30,9 +30,10 @@ const BASE: ModelConfig = {
   initializerRange: 0.3,
 };
 
-const MODELS: Record<string, ModelConfig> = {
-  'Llama, tied head': BASE,
-  'Qwen2, q/k/v bias': { ...BASE, architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
+/** How the checked models differ from BASE. */
+const MODELS: Record<string, Partial<ModelConfig>> = {
+  'Llama, tied head': {},
+  'Qwen2, q/k/v bias': { architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
 };
 
 /** Checks matmuls, losses and complete models. Throws NoAdapterError without an adapter. */
@@ -40,7 +41,8 @@ export async function verifyAdapter(): Promise<{ adapter: string; checks: Check[
   const gpu = await Gpu.create();
   try {
     const checks: Check[] = [await verifyProducts(gpu), ...(await verifyLossKernels(gpu))];
-    for (const [name, config] of Object.entries(MODELS)) checks.push(...(await checkOne(gpu, name, config)));
+    for (const [name, changes] of Object.entries(MODELS))
+      checks.push(...(await checkOne(gpu, name, { ...BASE, ...changes })));
     return { adapter: gpu.adapter.description || gpu.adapter.vendor, checks };
   } finally {
     gpu.destroy();

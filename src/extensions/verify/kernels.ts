@@ -1,13 +1,13 @@
 /** Checks single kernels on the current adapter against float64. Covers matmuls of every tile size and every policy loss. */
 
-import type { Gpu } from '../gpu/device.ts';
-import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
-import { entrySamples, packPolicyRows, policyLoss, preparePolicyLoss } from '../gpu/ops/policy_loss.ts';
-import { resolveTrainConfig } from '../grpo/config/resolve.ts';
-import { policyLossSpec } from '../grpo/update/lossSpec.ts';
-import { computePolicyLoss, isOwnLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losses/index.ts';
-import type { PolicyLossSpec } from '../model/engine.ts';
-import { keyedRng } from '../tasks/random.ts';
+import type { Gpu } from '../../gpu/device.ts';
+import { matmulNn, matmulTn } from '../../gpu/ops/matmul.ts';
+import { entrySamples, packPolicyRows, policyLoss, preparePolicyLoss } from '../../gpu/ops/policy_loss.ts';
+import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
+import { policyLossSpec } from '../../grpo/update/lossSpec.ts';
+import { computePolicyLoss, isOwnLoss, POLICY_LOSSES, type PolicyLoss } from '../../grpo/losses/index.ts';
+import type { PolicyLossSpec } from '../../model/engine.ts';
+import { keyedRng } from '../../tasks/random.ts';
 
 /** Result of one check; it passes if `error` is at most `limit`. */
 export interface Check {

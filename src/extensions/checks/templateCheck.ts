@@ -1,6 +1,4 @@
-/**
- * Checks what a chat template does with a run's conversations, before its first step.
- */
+/** Checks what a chat template does with a run's conversations, before its first step. */
 
 import { InputError } from '../../errors.ts';
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -14,9 +12,9 @@ import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem, placed, placeOf } from '../../tasks/problem.ts';
 import type { Message, Problem, Task } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import type { TrainConfig } from '../config/types.ts';
-import { agentLimits } from './options.ts';
-import { limitedTask } from './trainingSet.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { agentLimits } from '../../grpo/generate/options.ts';
+import { limitedTask } from '../../grpo/generate/trainingSet.ts';
 
 interface CheckedRun {
   config: TrainConfig;

@@ -2,11 +2,11 @@
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
-import { tokenizerInPieces, type TokenizerFiles } from '../gsm8k/tokenizer.ts';
-import { withObservation } from '../environments/environment.ts';
-import { keyedRng, type Rng } from '../random.ts';
-import type { Problem, Task } from '../task.ts';
+import { conversationTokens, type DemonstrationTokens } from '../../tasks/supervised/conversationTokens.ts';
+import { tokenizerInPieces, type TokenizerFiles } from '../../tasks/gsm8k/tokenizer.ts';
+import { withObservation } from '../../tasks/environments/environment.ts';
+import { keyedRng, type Rng } from '../../tasks/random.ts';
+import type { Problem, Task } from '../../tasks/task.ts';
 
 const TOKENIZER_PROBLEMS = 1000;
 

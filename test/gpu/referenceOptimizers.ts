@@ -2,9 +2,9 @@
  * SGD, SignSGD and Muon in float64 like those of PyTorch and prime-rl, over weights in Hugging Face's layout.
  */
 
-import type { OptimizerOptions } from '../engine.ts';
-import type { OptimizerSpec } from '../optimizer/spec.ts';
-import { newAdamWState, referenceAdamW } from './model.ts';
+import type { OptimizerOptions } from '../../src/model/engine.ts';
+import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
+import { newAdamWState, referenceAdamW } from '../../src/extensions/verify/reference/model.ts';
 
 type Weights64 = Map<string, Float64Array>;
 

@@ -1,0 +1,8 @@
+/**
+ * Supervised training on demonstrations, which makes start models for GRPO. Used by `webgrpo sft`, by runs whose `model.path` is such a
+ * config, on the command line and in the page, and by programs through the library.
+ */
+
+export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './sft.ts';
+export { exampleStream, freshModel, generatedTokenizer, isGsm8k, type TokenizerOnly } from './startModel.ts';
+export { taskTokenizer } from './taskExamples.ts';
