@@ -38,7 +38,7 @@ const ISOLATED = [
   ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'heldFolder', 'faults', 'readingOrder', 'mcp', 'mcpConfig'],
   ...['taskModules', 'toolParser', 'javascript', 'rolloutServer', 'rules', 'safetensors', 'simulate', 'serve', 'hub'],
   ...['serveCommand', 'transformersModels', 'realModels', 'exportPeers', 'trackers', 'turnClock'],
-  ...['agentClients', 'playwright'],
+  ...['agentClients', 'playwright', 'documentRuns'],
 ].map((name) => `test/unit/${name}.test.ts`);
 
 const isFull = process.env['FULL_TESTS'] === '1';

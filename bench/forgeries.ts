@@ -190,7 +190,7 @@ export class ForgingEngine implements TurnEngine {
     return this.#inner.generate({ ...request, drawn });
   }
 
-  /** Returns the first t tokens of a turn and another one at t, with its log-prob. */
+  /** Returns the first t tokens of a turn, then another token at position t with its log-prob. */
   async #otherToken(request: GenerateRequest, honest: Generation, t: number, rng: Rng): Promise<Generation> {
     const { logMass: _, ...all } = honest;
     const drawn = {

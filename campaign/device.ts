@@ -14,7 +14,7 @@ const LIMIT_MS = 10_000;
 /** Milliseconds after which the complete form ends. */
 const FULL_MS = 330_000;
 
-/** The kinds of fault, their names in the table, and the error that each must end in. */
+/** The kinds of fault, their names in the table, and the error in which each must end. */
 const KINDS: Record<FaultKind, { what: string; error: new (...args: never[]) => Error }> = {
   lost: { what: 'device lost', error: DeviceLostError },
   'out of memory': { what: 'out of memory at a buffer', error: OutOfMemoryError },

@@ -306,7 +306,7 @@ function tail(seed: number, count: number): CampaignRow[] {
     const right = Array.from({ length: T }, (_, t) =>
       tokenAt(Math.fround(uniformAt(key, prompt + t) * cdf[vocabulary])),
     );
-    // The farthest token within the tolerance, at every position that has another one.
+    // At every position, the token within the tolerance that is farthest from the right one.
     const chosen = right.map((_, t) => {
       const u = uniformAt(key, prompt + t) * cdf[vocabulary];
       const [low, high] = [tokenAt(u - 0.9 * TOLERANCE.draw), tokenAt(u + 0.9 * TOLERANCE.draw)];

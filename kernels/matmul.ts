@@ -98,7 +98,7 @@ export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): str
   return [from, `quadSwapX(${from})`, `quadSwapY(${from})`, `quadSwapDiagonal(${from})`][place];
 }
 
-/** Output row of a thread's sum i. With `quad`, each lane has it for another row. */
+/** Output row of a thread's sum i. With `quad`, the row differs from lane to lane. */
 export const rowOfSum = ({ quad }: Sharing): string =>
   quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // the row after the swaps' : 'row0 + i;';
 

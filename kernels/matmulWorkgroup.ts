@@ -6,11 +6,11 @@ import type { WorkgroupTile } from './tiles.ts';
 const LETTERS = 'xyzw';
 const plus = (n: number) => (n ? ` + ${n}u` : '');
 
-/** Parts of the text that it shares with the register tiles. */
+/** Parts of the kernel's text that are equal in the register tiles. */
 interface Common {
   /** Part of the header with the shapes of a, b, add and y. */
   shapes: string;
-  /** struct Params, bindings and `put`. */
+  /** Declarations: struct Params, the bindings, and the function `put`. */
   declared: string;
 }
 

@@ -13,8 +13,8 @@ export interface RegisterTile {
   /** Threads side by side, if not given by a subgroup. */
   lanes?: number;
   /**
-   * True if the four lanes of a quad swap rows instead of broadcasting them. A thread's sums are then for other rows than its
-   * neighbours'. On SwiftShader a swap is one instruction, a broadcast several.
+   * True if the four lanes of a quad swap rows instead of broadcasting them. The four lanes of a quad then compute sums of different rows.
+   * On SwiftShader a swap is one instruction, a broadcast several.
    */
   quad?: boolean;
   /** True if the tile supports added = 3, SwiGLU in the product. */

@@ -31,7 +31,7 @@ function draw(/** @type {number} */ low, /** @type {number} */ high) {
 const NAMES = ['Tom', 'Mia', 'Sam', 'Ana', 'Leo', 'Eva', 'Ben', 'Zoe'];
 const THINGS = ['apples', 'books', 'pens', 'cards', 'eggs', 'stamps', 'coins', 'nails'];
 
-/** Each returns a question and its answer. @type {((name: string, things: string) => [string, number])[]} */
+/** Generators of problems. Each returns a question and its answer. @type {((name: string, things: string) => [string, number])[]} */
 const STORIES = [
   (name, things) => {
     const [a, b] = [draw(23, 98), draw(13, 97)];

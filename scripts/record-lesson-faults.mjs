@@ -14,7 +14,7 @@ import { ROOT, setup } from './setup.mjs';
 const LESSON = join(ROOT, 'demo', 'lessons', '7-faults');
 const FOLDER = join(ROOT, 'runs', 'lesson-faults');
 const STEPS = 30;
-/** Settings of all runs; those of the lesson's live cell too, so that its curve can be compared. */
+/** Settings of all runs. The lesson's live cell has the same settings, so that its curve can be compared. */
 const SETTINGS = [
   `trainer.totalTrainingSteps=${STEPS}`,
   'trainer.testFreq=10',

@@ -114,7 +114,9 @@ const STATES = {
     steps: 3,
     act: async (page) => {
       const missing = await press(page, /Change reward, loss or tools/);
-      await page.locator('#rules .cm-editor').scrollIntoViewIfNeeded();
+      await page.getByLabel('Preset').selectOption('reward length');
+      await page.locator('#rules .trial').waitFor();
+      await page.locator('#rules').evaluate((element) => element.scrollIntoView());
       return missing;
     },
   },

@@ -9,15 +9,27 @@ const STARTERS = [
 /** Blocks in these languages are programs and data. */
 const NOT_SHELL = /^(ts|tsx|js|json|yaml|wgsl|css|html|python|py|toml|jinja|nginx|caddy)$/;
 
+/** Programs that a document tells to run, besides webgrpo. */
+const OTHERS = /^(cd|npm|npx|node|bun|deno|openssl|tensorboard|wandb|ollama|git|curl)$/;
+
 /**
- * Returns the words of each command: ['webgrpo', 'train', ...], ['npm', SCRIPT, ...] or ['node', FILE, ...]. Other programs are
- * left out.
+ * Returns the words of each command: ['webgrpo', 'train', ...], ['npm', SCRIPT, ...], ['node', FILE, ...] or ['other', PROGRAM, ...].
+ * A name in the text, such as `webgrpo serve`, is a command too.
  */
 export function commandsIn(document: string): string[][] {
-  const { shell, text } = split(document);
+  const { shell, text } = split(document.replaceAll(NOT_RUN, ''));
   const inline = Array.from(text.matchAll(/`([^`\n]+)`/g), ([, code]) => code);
   return [...shell, ...inline].flatMap((line) => simpleCommands(line).flatMap((command) => wordsOf(command)));
 }
+
+/** The sentence of a page that names the commands which no test runs, each by its first words. */
+const NOT_RUN = /^No test runs (.*)\.$/gm;
+
+/** Returns the commands that a page calls not run, each as its first words. */
+export const notRunIn = (document: string): string[][] =>
+  Array.from(document.matchAll(NOT_RUN), ([, list]) => list).flatMap((list) =>
+    Array.from(list.matchAll(/`([^`\n]+)`/g), ([, code]) => simpleCommands(code).flatMap(wordsOf)[0] ?? [code]),
+  );
 
 /** Lines of shell blocks, continued lines joined, and the text outside of blocks. */
 function split(document: string): { shell: string[]; text: string } {
@@ -50,7 +62,7 @@ function simpleCommands(line: string): string[][] {
 
 const unquoted = (word: string) => word.replaceAll(/'([^']*)'|"([^"]*)"/g, (_, one = '', two = '') => `${one}${two}`);
 
-/** A list with the words of one command; empty for other programs, and for patterns such as `webgrpo help COMMAND`. */
+/** A list with the words of one command; empty for text that is not a command, and for patterns such as `webgrpo help COMMAND`. */
 function wordsOf(command: string[]): string[][] {
   const line = command.join(' ');
   const starter = STARTERS.find((pattern) => pattern.test(line));
@@ -66,5 +78,5 @@ function wordsOf(command: string[]): string[][] {
     return rest.length > 0 ? [['npm', ...rest]] : [];
   }
   if (words[0] === 'node' && words[1]?.startsWith('scripts/')) return [['node', ...words.slice(1)]];
-  return [];
+  return OTHERS.test(words[0]) && words.length > 1 ? [['other', ...words]] : [];
 }

@@ -16,7 +16,7 @@ export interface PeerIds {
   turn: number[] | null;
 }
 
-/** Token ids of a peer, and a hash of the template that they were made with. */
+/** Token ids of a peer, and a hash of the template with which they were made. */
 export interface StoredIds extends PeerIds {
   template: string;
 }

@@ -99,7 +99,7 @@ function sendFile({ headers }: IncomingMessage, response: ServerResponse, bytes:
   response.writeHead(206, { etag, 'content-length': rest.length, 'content-range': range }).end(rest);
 }
 
-/** Listed, but nothing that a model is read from or saved with. */
+/** Files in the listing that the loader must not request. */
 const NOT_ASKED_FOR = ['loss.png', 'onnx/config.json', 'pytorch_model.bin'].map((rfilename) => ({
   rfilename,
   size: 9,

@@ -120,8 +120,8 @@ export class Controller {
   readonly queue: ExperienceQueue;
   readonly saved: Saved;
   /**
-   * Clock of the leases. It counts turns of a timer, and is late where the workers' signs of life are: no worker is silent because the
-   * machine is slow. A test can put it forward.
+   * Clock of the leases. It counts ticks of a timer in this process, which are late if the workers' signs of life are late. So no worker
+   * counts as silent because the machine is slow. A test can move the clock forward.
    */
   readonly clock: { ms: number };
   readonly #ticking: ReturnType<typeof setInterval>;

@@ -121,7 +121,7 @@ function norm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: str
   return g.node('SimplifiedLayerNormalization', [x, name], [`${name}.y`], [epsilon, attribute.int('axis', -1)])[0];
 }
 
-/** Returns the normalised sum and the sum. */
+/** Adds `add` to `x`. Returns the norm of the sum, and the sum. */
 function addNorm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: string, x: string, add: string) {
   g.constant(name, weights.get(`model.${name}.weight`)!.data, [config.hiddenSize]);
   const outputs = [`${name}.y`, '', '', `${name}.sum`];

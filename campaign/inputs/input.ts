@@ -1,4 +1,4 @@
-/** Messages between the campaign and the process that inputs are tried in. */
+/** Messages between the campaign and the process in which inputs are tried. */
 
 /** An input to test. */
 export type Input =

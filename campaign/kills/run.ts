@@ -9,7 +9,7 @@ import { dirname, join, relative } from 'node:path';
 /** The command line in the same bundle as the campaign. */
 const MAIN = join(dirname(process.argv[1]), 'bin.js');
 
-/** Saves at each of its steps. */
+/** Config of a run that saves after each of its steps. */
 const SMALL = [
   ...['trainer.totalTrainingSteps=8', 'trainer.saveFreq=1', 'trainer.kernelTuning=off', 'trainer.profile=false'],
   ...['data.trainBatchSize=4', 'data.valMaxSamples=8', 'rollout.n=4', 'rollout.maxNumSeqs=16'],

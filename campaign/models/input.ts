@@ -6,7 +6,7 @@ export interface ModelInput {
   files: Map<string, Uint8Array>;
 }
 
-/** config.json of the model that adapters are applied to. */
+/** config.json of the model to which adapters are applied. */
 export const ADAPTED = {
   architectures: ['LlamaForCausalLM'],
   vocab_size: 32,

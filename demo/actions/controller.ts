@@ -5,6 +5,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
+import { plural } from '../../src/ui/format.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
@@ -39,7 +40,19 @@ import { permission, rulesLetIn } from './permission.ts';
 import { beginRules, repeatChanges } from './rules.ts';
 import { saveFile } from './saveFile.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
-import { active, enter, leave, type Looking, offerAt, progress, run, shared, stage, state } from '../state/stage.ts';
+import {
+  active,
+  enter,
+  leave,
+  type Looking,
+  offerAt,
+  OPENING,
+  progress,
+  run,
+  shared,
+  stage,
+  state,
+} from '../state/stage.ts';
 
 /** Loads the code that trains. */
 const loadTraining = () => import('../training/run.ts');
@@ -70,13 +83,22 @@ export async function openForm(): Promise<boolean> {
  * @param goesOn false = only name the GPU
  */
 export async function open(goesOn: boolean): Promise<void> {
+  try {
+    await openVisit(goesOn);
+  } finally {
+    if (stage.peek() === OPENING) leave();
+  }
+}
+
+async function openVisit(goesOn: boolean): Promise<void> {
+  const before = stage.peek();
   if (goesOn) loadTraining().catch(() => {}); // Start reports the error
   await adapterFound;
   if (!goesOn) return;
   const starts = address.has('autostart') || address.get('resume') === 'auto';
   if (!starts) warmWhenIdle(() => form.config());
   const saved = await newestRun();
-  if (stage.value.name !== 'idle') return; // a run was started meanwhile
+  if (stage.value !== before) return; // a run was started meanwhile
   if (saved && !saved.record.finished && address.get('resume') === 'auto') await start(saved);
   else if (address.has('autostart')) await startByLink(form.config());
   else if (saved) await showRun(saved);
@@ -90,6 +112,7 @@ async function startByLink(of: TrainConfig): Promise<void> {
   const hosts = foreignHosts(of, hub);
   if (hosts.length === 0) return start();
   const from = hosts.join(' and ');
+  if (stage.peek() === OPENING) leave();
   enter({
     name: 'asking',
     offer: {
@@ -116,7 +139,12 @@ export async function openRecipe(name: string, changes?: URLSearchParams): Promi
 /** Shows a run of an earlier visit: its saved curves and tries, and a button to continue. */
 export async function showRun(saved: SavedRun): Promise<void> {
   const of = parseTrainConfig(saved.config, { source: 'config.yaml' });
-  const here = enter({ name: 'looking', at: 'saved' });
+  const done = saved.history.at(-1)?.['training/global_step'] ?? 0;
+  const text = () =>
+    saved.record.finished
+      ? `${titleOf(saved)} is finished: ${plural(done, 'step')}.`
+      : `${titleOf(saved)} stopped after step ${done} of ${of.trainer.totalTrainingSteps}.`;
+  const here = enter<Looking>({ name: 'looking', at: 'saved', offer: { text: text(), choices: {} } });
   message.value = undefined;
   present({ ...saved, config: of });
   // A page that is being reloaded may still hold the run.
@@ -124,11 +152,7 @@ export async function showRun(saved: SavedRun): Promise<void> {
   release?.();
   if (stage.value !== here) return;
   if (!release) return offerLater(here, saved);
-  if (saved.record.finished) offerRun(here, saved, `${titleOf(saved)} is finished: ${stepsDone.value} steps.`);
-  else {
-    const text = `${titleOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
-    offerRun(here, saved, text, 'Resume');
-  }
+  offerRun(here, saved, text(), saved.record.finished ? undefined : 'Resume');
 }
 
 /** Offers to continue a run that another tab trains, once that tab is closed. */
@@ -178,7 +202,7 @@ export async function start(from?: SavedRun, given?: TrainConfig, changes?: read
   } catch (error) {
     const here = fail(error);
     const id = form.run ?? from?.id;
-    if (here && !from && stepsDone.value === 0) await forgetRun();
+    if (here && !from && stepsDone.value === 0) await forgetRun().catch(complain);
     else if (here && id !== undefined) await offerAgain(here, id, error);
   }
 }
@@ -222,7 +246,7 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   try {
     const { step, stopped } = await started.train();
     finished = !stopped;
-    inform(stopped ? `Stopped after step ${step}.` : `Finished: ${step} steps.`);
+    inform(stopped ? `Stopped after ${plural(step, 'step')}.` : `Finished after ${plural(step, 'step')}.`);
   } finally {
     progress({ run: undefined });
     await started.end(finished);

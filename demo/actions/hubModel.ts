@@ -18,7 +18,7 @@ export interface Offered {
   bytes: number;
   /** True if the model is a file in this browser already. */
   isKept: boolean;
-  /** GPU memory that training it needs. */
+  /** GPU memory that training the model needs. */
   plan: PlanItem[];
   /** Largest buffer that the adapter can bind, in bytes. */
   largestBuffer: number;

@@ -40,8 +40,8 @@ async function tryReward(rule: Rule<'reward'>): Promise<void> {
 
 function refuse(kind: RuleKind, how: string, error: unknown, after = '', code?: string): void {
   const { line, column } = error instanceof RuleError ? error : {};
-  const where = line === undefined ? '' : `line ${line}: `;
-  stand(kind, { state: 'refused', text: `${how}: ${where}${describe(error)}${after}`, line, column, code });
+  const where = line === undefined ? '' : `Line ${line}: `;
+  stand(kind, { state: 'refused', text: `${how}. ${where}${describe(error)}${after}`, line, column, code });
 }
 
 /** Shows what the rule would do, without applying it. */

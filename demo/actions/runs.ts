@@ -13,7 +13,7 @@ import { showRun, start, stop } from './controller.ts';
 import { saveFile } from './saveFile.ts';
 import { active, enter, stage } from '../state/stage.ts';
 
-/** Shows the tries of a step, and marks the step in the curves; undefined = the newest. */
+/** Shows the tries of a step, and marks the step in the curves. Undefined = the newest step. */
 export async function goTo(step: number | undefined): Promise<void> {
   const last = history.value.at(-1)?.['training/global_step'];
   shownStep.value = step === last ? undefined : step;

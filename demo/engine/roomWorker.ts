@@ -23,7 +23,7 @@ interface WorkOptions {
   code: string;
   /** Aborts when the visitor leaves. */
   signal: AbortSignal;
-  /** Called each time a try was sent. */
+  /** Called after each try that was sent to the room. */
   onTry(): void;
   onStatus(status: Status): void;
   /** Called with false when the connection was lost, which is then retried, and with true when it is back. */

@@ -36,7 +36,7 @@ export class Session {
   /** Config that the session was opened for. */
   readonly config: TrainConfig;
   readonly engine: RemoteEngine;
-  /** The model as loaded. The current weights are those of `engine`. */
+  /** The model as it was loaded. `engine` has the current weights. */
   readonly model: LoadedModel<unknown> & { base: string };
   /** Undefined if all weights are trained. */
   readonly lora: LoraConfig | undefined;

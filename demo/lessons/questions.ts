@@ -7,7 +7,7 @@ interface Question {
   /** Index of the right option. */
   right: number;
   why: string;
-  /** Number of the lesson that answers it. */
+  /** Number of the lesson that answers the question. */
   lesson: number;
 }
 

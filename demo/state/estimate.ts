@@ -29,7 +29,7 @@ export function keepSpeed(factor: number): void {
   }
 }
 
-/** The first steps compile kernels. */
+/** First step whose time counts. The step before it compiles kernels. */
 export const TIMED_FROM_STEP = 2;
 
 /** Updates the adapter's speed by the steps of every run. */

@@ -83,7 +83,7 @@ export function headlineOf(history: readonly Metrics[], total?: number): Headlin
       caption: `Share solved, held-out problems, step ${after.step}${total === undefined ? '' : ` of ${total}`}`,
       now: newest ? `Tries of step ${newest.step}: ${newest.value.toFixed(2)} solved` : '',
     };
-  const held = before === undefined ? '' : `Held-out problems before training: ${before.toFixed(2)}`;
+  const held = before === undefined ? '' : `Held-out, before training: ${before.toFixed(2)}`;
   if (!newest)
     return {
       numbers: before === undefined ? [] : [before],
@@ -93,7 +93,7 @@ export function headlineOf(history: readonly Metrics[], total?: number): Headlin
   const isOne = trained.length === 1;
   return {
     numbers: isOne ? [newest.value] : [trained[0].value, newest.value],
-    caption: `Share of tries solved, step ${isOne ? '' : `${trained[0].step} and step `}${newest.step}`,
+    caption: `Share of tries solved, ${isOne ? 'step' : `steps ${trained[0].step} and`} ${newest.step}`,
     now: held,
   };
 }

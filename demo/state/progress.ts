@@ -22,7 +22,7 @@ export const timeLeft = computed(() => {
   return secondsLeft(config.value, history.value);
 });
 
-/** Number of recent steps that the mean and the trend are computed from. */
+/** Number of recent steps from which the mean and the trend are computed. */
 const RECENT = 10;
 
 /** Limit of the trend: at most this factor of a recent step, or its inverse. */

@@ -20,7 +20,7 @@ export interface Recipe {
 
 export const DEFAULT_RECIPE = 'gsm8k-tool';
 
-/** Tasks in words that promise no more than the problems are: those of gsm8k are generated from templates. */
+/** Titles of tasks. A title must fit the problems: the problems of gsm8k are generated from templates. */
 const TASKS: Readonly<Record<string, string>> = {
   gsm8k: 'Word problems with a calculator',
   'reverse-text': 'Words spelled backwards',

@@ -66,7 +66,7 @@ export function beginChanges(before: readonly RunChange[] | undefined, to: typeo
     if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
 }
 
-/** Returns when a change made now takes effect. A step in progress keeps the rules that it began with. */
+/** Returns when a change made now takes effect. A step in progress keeps the rules with which it began. */
 export function whenItApplies(): string {
   const trainer = live.value?.trainer;
   if (!trainer) return 'Applies when a run starts.';
@@ -110,7 +110,7 @@ export function settingChanged(change: LiveChange): void {
   recordChange(change);
 }
 
-/** Records that the requested rules apply from `step` on. */
+/** Records that the requested rules apply from step `step` on. */
 export function rulesReplaced(step: number): void {
   for (const kind of RULE_KINDS) {
     if (standing.value[kind]?.state !== 'asked') continue;

@@ -16,7 +16,7 @@ import { olderStep } from './tries/shown.ts';
 export interface OtherRun {
   id: string;
   name: string;
-  /** Index of its colour and dash. */
+  /** Index of the run's colour and dash. */
   slot: number;
   history: readonly Metrics[];
 }
@@ -59,7 +59,7 @@ export const others = computed((): OtherRun[] =>
 /** The saved run whose curves are shown. */
 export const shown = computed(() => runs.value.find(({ id }) => id === shownRun.value));
 
-/** Name of that run; undefined if it is not saved. */
+/** Name of the run whose curves are shown; undefined if the run is not saved. */
 export const shownName = computed(() => shown.value && titleOf(shown.value));
 
 /** Marks in the curves: where the shown and the overlaid runs branched off, changes of rules, and the older step that is shown. */
@@ -77,8 +77,16 @@ export const marks = computed((): Mark[] => {
   ];
 });
 
-/** Reads the saved runs again. */
-export const readRuns = async () => void (runs.value = (await (await savedRuns())?.all()) ?? []);
+/** Reads the saved runs again, and notes for the first paint of the next visit whether there are some. */
+export async function readRuns(): Promise<void> {
+  runs.value = (await (await savedRuns())?.all()) ?? [];
+  try {
+    if (runs.value.length > 0) localStorage.setItem('webgrpo-has-runs', '1');
+    else localStorage.removeItem('webgrpo-has-runs');
+  } catch {
+    // A window without storage has no saved runs either.
+  }
+}
 effect(() => {
   // During a run, only new checkpoints matter here.
   void changes.value;

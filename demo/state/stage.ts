@@ -60,7 +60,15 @@ export const NEXT: Readonly<Record<Stage['name'], readonly Stage['name'][]>> = {
 
 const IDLE: Stage = { name: 'idle' };
 
-const current = signal<Stage>(IDLE);
+/** The first stage of a visitor with saved runs, until the newest is shown. A script in index.html decides before the first paint. */
+export const OPENING: Looking = {
+  name: 'looking',
+  at: 'saved',
+  offer: { text: 'Opening the newest run...', choices: {} },
+};
+
+const isOpening = globalThis.document?.body.dataset['stage'] === 'looking';
+const current = signal<Stage>(isOpening ? OPENING : IDLE);
 
 /** The stage. `enter` changes it, and a running stage changes by `progress`. */
 export const stage = computed(() => current.value);

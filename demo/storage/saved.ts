@@ -27,7 +27,7 @@ export async function discardRun({ id }: Pick<SavedRun, 'id'>): Promise<void> {
   changes.value++;
 }
 
-/** Claims a run, waiting `waitMs` for another tab to release it; undefined = it did not. */
+/** Claims a run. Waits `waitMs` for another tab to release the run; undefined if the tab still holds it then. */
 export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Release | undefined> =>
   (await code)[0].claim(id, waitMs);
 
@@ -67,7 +67,7 @@ export async function openRun(
 const NO_FILES =
   'This window cannot store files, as private windows cannot. The run continues, but is lost when the page closes.';
 
-/** Returns "The run of 14:03", or the visitor's name for it. */
+/** Returns "Run 14:03", or the visitor's name for it. */
 export function nameOf({ record: { started, name } }: Pick<SavedRun, 'record'>): string {
   if (name !== undefined) return name;
   const date = new Date(started);
@@ -75,5 +75,5 @@ export function nameOf({ record: { started, name } }: Pick<SavedRun, 'record'>):
     date.toDateString() === new Date().toDateString()
       ? ''
       : `${date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long' })}, `;
-  return `Run of ${day}${date.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' })}`;
+  return `Run ${day}${date.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' })}`;
 }

@@ -27,7 +27,7 @@ export const CHANGES = 'changes.jsonl';
 export interface RunRecord {
   /** Milliseconds since 1970. */
   started: number;
-  /** Server of its model, unless it is the usual hub. */
+  /** Server from which the model of the run was loaded, unless it is the usual hub. */
   hub?: string | undefined;
   /** True if the run has completed all its steps. */
   finished: boolean;
@@ -126,13 +126,28 @@ export class SavedRuns {
     return release ? { id, release } : this.name(recipe, started + 1);
   }
 
-  async writeRecord(id: string, record: RunRecord): Promise<void> {
-    await this.files.write(`${this.path(id)}/run.json`, JSON.stringify(record));
+  /** Newest work on the record of each run. A browser refuses to delete a file that is being written. */
+  readonly #newest = new Map<string, Promise<void>>();
+
+  /** Works on the record of a run after all earlier work on it. */
+  #inTurn(id: string, work: () => Promise<void>): Promise<void> {
+    const done = (this.#newest.get(id) ?? Promise.resolve()).catch(() => {}).then(work);
+    this.#newest.set(id, done);
+    return done;
   }
 
-  async updateRecord(id: string, change: Partial<RunRecord>): Promise<void> {
-    const record = JSON.parse(await readFileText(this.files, `${this.path(id)}/run.json`)) as RunRecord;
-    await this.writeRecord(id, { ...record, ...change });
+  writeRecord(id: string, record: RunRecord): Promise<void> {
+    return this.#inTurn(id, () => this.files.write(`${this.path(id)}/run.json`, JSON.stringify(record)));
+  }
+
+  /** Changes the record of a run. Does nothing if the run was deleted meanwhile. */
+  updateRecord(id: string, change: Partial<RunRecord>): Promise<void> {
+    const file = `${this.path(id)}/run.json`;
+    return this.#inTurn(id, async () => {
+      if (!(await this.files.exists(file))) return;
+      const record = JSON.parse(await readFileText(this.files, file)) as RunRecord;
+      await this.files.write(file, JSON.stringify({ ...record, ...change }));
+    });
   }
 
   /** Returns the stored tries of a step. */
@@ -203,9 +218,11 @@ export class SavedRuns {
     return new Map(await Promise.all(names.map(read)));
   }
 
-  async discard(id: string): Promise<void> {
-    await this.files.remove(`${this.path(id)}/run.json`); // without it, the remaining files do not count as a run
-    await this.files.remove(this.path(id));
+  discard(id: string): Promise<void> {
+    return this.#inTurn(id, async () => {
+      await this.files.remove(`${this.path(id)}/run.json`); // without it, the remaining files do not count as a run
+      await this.files.remove(this.path(id));
+    });
   }
 
   path(id: string): string {
@@ -239,7 +256,10 @@ export class SavedRuns {
   }
 }
 
-/** Claims a run for this tab, waiting `waitMs` for another to release it, or without a limit; undefined = it did not. */
+/**
+ * Claims a run for this tab. Waits `waitMs`, or without a limit, for another tab to release the run; undefined if the tab still holds it
+ * then.
+ */
 export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   const wait = waitMs === Infinity ? {} : { signal: AbortSignal.timeout(waitMs) };
   const options = waitMs === 0 ? { ifAvailable: true } : wait;

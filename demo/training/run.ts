@@ -23,7 +23,7 @@ export interface EvaluationProgress {
   /** Number of answered problems. */
   done: number;
   total: number;
-  /** The weights after this step are evaluated; 0 = those that the run started from. */
+  /** The weights after this step are evaluated; 0 = those from which the run started. */
   step: number;
   /** True if `stop` ends the evaluation but not the session. */
   canSkip: boolean;

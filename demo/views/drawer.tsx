@@ -16,7 +16,7 @@ export function DrawerHead() {
     <>
       <h2>
         {now.name === 'forking'
-          ? `Fork of ${titleOf(now.of)} from step ${now.step}`
+          ? `Fork from step ${now.step} of ${titleOf(now.of)}`
           : inDrawer.value === 'runs'
             ? 'Runs'
             : 'Settings'}

@@ -1,5 +1,6 @@
 /** Status of a run: step, phase, speed, time left. */
 
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Phase } from '../../src/grpo/types.ts';
 import { clock, short } from '../../src/ui/format.ts';
 import { config, evaluation, history, phase, scored, stepsDone } from '../state/page.ts';
@@ -57,15 +58,14 @@ function doing(): string {
   const fixed = STATES[state.value];
   if (fixed !== undefined) return fixed;
   if (!config.value || !phase.value) return 'Starting';
-  const detail =
-    phase.value === 'generate' && scored.value > 0 ? ` ${scored.value} of ${triesOfStep(config.value)}` : '';
-  const evaluated = phase.value === 'validate' ? evaluating() : '';
-  const after = { pausing: ', then pauses', stopping: ', then stops' }[state.value as string] ?? '';
-  return `${PHASES[phase.value]}${detail}${evaluated}${after}`;
+  const after = { pausing: ', then pauses', stopping: ', then stops' }[state.value as string];
+  const whose = phase.value === 'validate' && !after && evaluation.value?.step === 0 ? ' the untrained model' : '';
+  return `${PHASES[phase.value]}${whose}${counted(phase.value, config.value)}${after ?? ''}`;
 }
 
-function evaluating(): string {
-  if (!evaluation.value) return '';
-  const { done, total, step } = evaluation.value;
-  return `${step === 0 ? ' the untrained model' : ''}, ${done} of ${total}`;
+/** Returns how much of the phase is done; '' = not counted. */
+function counted(now: Phase, of: TrainConfig): string {
+  if (now === 'generate' && scored.value > 0) return ` ${scored.value} of ${triesOfStep(of)}`;
+  if (now !== 'validate' || !evaluation.value) return '';
+  return `, ${evaluation.value.done} of ${evaluation.value.total}`;
 }

@@ -74,11 +74,12 @@ const REGEX = /\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+\//y;
 const QUOTED = /'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"/y;
 const COMMENT = /\/\/[^\n]*|\/\*[^]*?\*\/|<!--[^]*?-->/y;
 const BETWEEN_TAGS = /(?<=>)[^<>{}=;()`]*[a-z]{2}[^<>{}=;()`]*(?=[<{])/y;
-/** A template that holds a program or a kernel is not text. */
+/** A template that contains a program or a kernel is not prose. */
 const PROGRAM = /=> \{|\b(fn|function) \w+\(|\bconst [\w{]+[^.]* = /;
 
 /**
- * Strings, templates and texts between tags of a source file, in which users read errors, logs and labels. Literals that `+` joins are one text.
+ * Strings, templates and texts between tags of a source file, in which users read errors, logs and labels. Literals that `+` joins are one
+ * text.
  * @param {string} source
  * @param {string} file
  * @returns {Line[]} one per text: the line that it starts in, and its text on one line
@@ -286,7 +287,7 @@ export function blocksOf(lines) {
   const blocks = [];
   let next = '';
   for (const { file, number, text } of lines) {
-    const words = text.replace(/^ *(\/\*\*?|\*\/?(?!\*)|\/\/) ?|\*\/ *$/g, '').trim();
+    const words = text.replace(/^ *(\/\*\*?|\*\/?(?!\*)|\/\/) ?|\*\/.*$/g, '').trim();
     const startsNew = `${file}:${number}` !== next || words === '' || /^ *\/\*/.test(text);
     if (startsNew) blocks.push({ file, number, text: words });
     else if (blocks.at(-1)?.text) blocks[blocks.length - 1].text += ` ${words}`;
@@ -305,7 +306,7 @@ export function proseLines(docs) {
   let isProse;
   return outsideCode(docs).filter(({ number, text }) => {
     if (number === 1 || text.trim() === '') isProse = undefined;
-    if (/^\s*([|#<>]|[-*] |\d+\. )/.test(text)) isProse = false;
+    if (/^\s*([|#<>]|!\[|[-*] |\d+\. )/.test(text)) isProse = false;
     else if (text.trim() !== '') isProse ??= !/^\s/.test(text);
     return isProse === true;
   });

@@ -60,6 +60,8 @@ export function commandsMarkdown(commands: Commands): string {
     '| 128 + N | ended at once by signal N, e.g. 130 after a second Ctrl-C, as a shell reports it |',
     ...Object.entries(commands).flatMap(([name, command]) => section(name, command)),
     '',
+    'No test runs `webgrpo verify losses`.',
+    '',
   ].join('\n');
 }
 

@@ -47,7 +47,7 @@ export function configMarkdown(): string {
     `A count may be up to 2^31, but of ${Object.entries(MOST)
       .map(([unit, most]) => `${unit} up to ${most}`)
       .join(', ')}: far`,
-    'above the largest runs that are published, and below what would hang. Samples a step may be 1048576.',
+    'above the largest runs that are published, and below what would hang. A step can have at most 1048576 samples.',
     '',
     '## Training: `webgrpo train`',
     ...table(keyDocs(TRAIN_SCHEMA), true),

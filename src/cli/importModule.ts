@@ -99,12 +99,13 @@ async function load(path: string, what: string): Promise<{ default?: unknown }> 
     const [line] = describe(error).split('\n');
     const isLibrary = /Cannot find (package|module) '[^']*(webgrpo'|dist.lib.index\.js')/.test(line);
     const remedy = isLibrary
-      ? ' Install it there (npm install webgrpo; in a clone, npm run build), or take its functions from the argument of the default export.'
+      ? ' Install it there (its tarball: see README; in a clone, npm run build), or take its functions from the argument of the default export.'
       : '';
     throw new InputError(`${what} does not load: ${line.replace(/\.$/, '')}.${remedy}`, { cause: error });
   }
 }
 
+/** True for the name of a TypeScript file. */
 export const isTypeScript = (path: string): boolean => /\.[cm]?ts$/.test(path);
 
 /** Imports a module of a user. TypeScript is read by Node, from 22.18 on, or by the user's own bundler. */

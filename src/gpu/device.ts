@@ -87,7 +87,7 @@ export class Gpu {
     return new Gpu(device, summary, options);
   }
 
-  /** Allocates a zeroed buffer of `data` bytes, or a copy of `data`. */
+  /** Allocates a buffer: of `data` zero bytes if `data` is a number, otherwise with a copy of `data`. */
   buffer(label: string, data: number | Float32Array | Uint32Array): View {
     const bytes = Math.max(4, Math.ceil((typeof data === 'number' ? data : data.byteLength) / 4) * 4);
     const limit = this.#maxBindingBytes;
@@ -215,7 +215,7 @@ export class Gpu {
     );
   }
 
-  /** Like `readRanges`, but concatenated in one buffer. */
+  /** Reads ranges of buffers, as `readRanges` does, and returns them concatenated. */
   async readTogether(parts: Range[]): Promise<ArrayBuffer> {
     const [all] = await this.#readRanges(parts, [parts.reduce((sum, { bytes }) => sum + bytes, 0)]);
     return all;
@@ -306,12 +306,15 @@ export class Gpu {
     this.#pipelines.prepareLater(kernels);
   }
 
-  /** Like `prepareLater`, but starts once `standIn` has counted `work` in total. `compiling` does not wait for it. */
+  /**
+   * Like `prepareLater`, but waits until other kernels have done `work` in place of these, as `standIn` counts it. `compiling` does not
+   * wait for them.
+   */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     this.#pipelines.prepareOnceWorth(kernels, work);
   }
 
-  /** Counts `work` that another kernel has done in place of one that is compiled once that is worthwhile. */
+  /** Counts `work` that another kernel did in place of `kernel`. See `prepareOnceWorth`. */
   standIn(kernel: Kernel, work: number): void {
     this.#pipelines.standIn(kernel, work);
   }

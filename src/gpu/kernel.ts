@@ -28,7 +28,7 @@ export interface Kernel<
   W extends string = string,
   P extends string = string,
 > extends KernelSpec<R, W, P> {
-  /** Identifies the kernel in cache keys. */
+  /** Number that identifies the kernel in cache keys. */
   id: number;
   /** Every buffer in binding order, with its access. */
   bindings: readonly { name: R | W; binding: number; access: 'read' | 'read_write' }[];

@@ -31,7 +31,7 @@ export class Pipelines {
   readonly #layoutOf = new Map<number, Layout>(); // by kernel id
   /** Kernels to compile later. */
   readonly #later: Kernel[] = [];
-  /** Kernels to compile once others have done this much more work in their place. */
+  /** Kernels that other kernels replace for now, and the work that those must still do before these are compiled. */
   readonly #onceWorth = new Map<Kernel, number>();
   /** Compilations in progress, by key. */
   readonly #compiling = new Map<string, Promise<void>>();

@@ -4,7 +4,7 @@ import type { GpuCounters } from './counters.ts';
 
 interface StagingBuffer {
   buffer: GPUBuffer;
-  /** True while a read-back uses it. */
+  /** True while a read-back uses the buffer. */
   busy: boolean;
 }
 

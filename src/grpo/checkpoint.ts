@@ -56,6 +56,6 @@ export async function abandon({ model, rollout }: TrainerEngine, inFlight: InFli
     () => rollout.resetCache(),
     () => rollout.takeStats(),
   ];
-  // A lost device rejects these calls too.
+  // Failures are ignored: if the device is lost, these calls reject too.
   for (const one of forget) await Promise.allSettled([(async () => one())()]);
 }

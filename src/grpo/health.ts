@@ -37,7 +37,7 @@ const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_
 
 /** A fault of a step; the run continues. */
 export interface Fault {
-  /** Step in which it happened. */
+  /** Step in which the fault happened. */
   step: number;
   /** One sentence. */
   reason: string;

@@ -117,7 +117,7 @@ export interface LiveChange {
   key: string;
   /** Value before the change. */
   from: number;
-  /** Value from that step on. */
+  /** Value from step `step` on. */
   to: number;
 }
 

@@ -266,8 +266,8 @@ function readRope(json: Json, theta: number): Pick<ModelConfig, 'ropeTheta' | 'r
   );
   if (own) {
     throw new InputError(
-      `config.json: "${key}.${own[0]}" is ${show(own[1])}, which is not supported; only the same rotary embedding in every layer, over ` +
-        'all of a head, is. Choose another model.',
+      `config.json: "${key}.${own[0]}" is ${show(own[1])}, which is not supported: every layer must have the same rotary embedding ` +
+        'over the complete head. Choose another model.',
     );
   }
   const ropeTheta = readPositive({ rope_theta: rope['rope_theta'] ?? json['rope_theta'] }, 'rope_theta', theta);

@@ -31,7 +31,7 @@ export interface ModelOptions {
   half?: boolean | undefined;
   /** Required if `form` is a packed one, or if there are `stored` formats. */
   packing?: Packing | undefined;
-  /** Tensors that stay packed as their file has them; only where `form` is absent and nothing but adapters is trained. */
+  /** Packed formats of tensors that stay as their file has them. Only if `form` is not set and only adapters are trained. */
   stored?: StoredFormats | undefined;
 }
 

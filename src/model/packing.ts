@@ -71,9 +71,7 @@ export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequ
 /** Samples of a group that predict a token, truncated after their last masked token. */
 function groupPieces(group: SequenceGroup, index: number): Piece[] {
   if (group.prompt.length === 0) {
-    throw new InputError(
-      `Group ${index} has an empty prompt. At least one token must stand before the first response.`,
-    );
+    throw new InputError(`Group ${index} has an empty prompt. At least one token must precede the first response.`);
   }
   return group.samples.flatMap(({ tokens, mask }, sample) => {
     if (tokens.length !== mask.length) {

@@ -1,6 +1,6 @@
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Returns the lines with these values in the line of their step, or in a new line in its place. */
+/** Returns the lines with these values added to the line of their step. Without such a line, adds one at its place. */
 export function amended(lines: readonly Metrics[], metrics: Metrics): Metrics[] {
   const step = metrics['training/global_step'];
   const at = lines.findIndex((line) => line['training/global_step'] >= step);

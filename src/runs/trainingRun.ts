@@ -399,7 +399,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return true;
   }
 
-  /** Newest state of this run, or the one that it started with. */
+  /** Newest state of this run, or the one with which it started. */
   async #newest(): Promise<string | Checkpoint | undefined> {
     const { folder, behind, from } = this.#options;
     if (behind || !folder || !this.#isOwn) return this.#from;

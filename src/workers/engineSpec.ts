@@ -89,7 +89,7 @@ export interface EngineSpec {
   kernelTuning?: KernelTuning;
   /** Packed storage of matrices that are not trained. */
   weightFormat?: PackedFormat;
-  /** Tensors that the file of the weights has in a format of the device, and that stay in it if they are not trained. */
+  /** Packed formats of tensors in the file of the weights. Those tensors stay packed if they are not trained. */
   packed?: StoredFormats;
   /**
    * Stores activations, the KV cache and the weights that passes read as 16-bit floats if the adapter has shader-f16,

@@ -269,7 +269,7 @@ function savingsAdvice(sizes: Sizes): string {
   const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
   return savings.length > 0
     ? `Each alone would save: ${savings.join(', ')}.`
-    : 'No setting would save any. Take a smaller model.';
+    : 'No setting would save any. Use a smaller model.';
 }
 
 /** Throws OutOfMemoryError for a buffer that the device cannot bind, before any allocation. */

@@ -77,7 +77,7 @@ test('after Stop the final weights are evaluated, with a count; a second Stop sk
   await stopAfterStep(3);
   await page.getByRole('button', { name: 'Skip evaluation' }).click();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped after step 3.')).toBeVisible();
+  await expect(page.getByText('Stopped after 3 steps.')).toBeVisible();
   await expectPoints(page, 'pass', 0);
 });
 

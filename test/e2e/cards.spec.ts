@@ -192,7 +192,9 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
   await openPage(page);
   await page.getByRole('radio', { name: /^Your model/ }).check();
   await choose('cut.gguf', bytes.subarray(0, -100));
-  await expect(page.locator('.field-problem')).toHaveText(/^cut\.gguf has .* it is truncated\. Download it again\.$/);
+  await expect(page.locator('.field-problem')).toHaveText(
+    /^cut\.gguf has .* The file is truncated: download it again\.$/,
+  );
   const kept = () =>
     page.evaluate(async () => {
       const root = await navigator.storage.getDirectory();

@@ -46,7 +46,7 @@ test('tries follow the run until the visitor selects text or picks a problem; th
   await expectStep(page, 1);
 
   const first = tries(page).locator('.group').first();
-  await expect(first).toHaveAccessibleName(/^Problem 1: \d of 2 tries right$/);
+  await expect(first).toHaveAccessibleName(/^Problem 1: \d of 2 tries correct$/);
   await selectText(page);
   const text = await selected(page);
   expect(text.length).toBeGreaterThan(3);

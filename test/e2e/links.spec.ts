@@ -133,7 +133,7 @@ test('a run whose reward was replaced says so: in its notice, on its card, in it
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
   await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
   await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
-  await page.getByLabel('Template').selectOption('reward guessing');
+  await page.getByLabel('Preset').selectOption('reward guessing');
   await page.getByRole('button', { name: 'Apply' }).click();
   const notice = page.locator('.notice.replaced');
   await expect(notice).toContainText('The next run starts with another reward: reward guessing');

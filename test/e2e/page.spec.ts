@@ -143,7 +143,7 @@ test('the page pauses between steps, resumes, stops after a step, and stops imme
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   engine.open();
   await expectState(page, 'done');
-  await expect(page.getByText('Stopped after step 3.')).toBeVisible();
+  await expect(page.getByText('Stopped after 3 steps.')).toBeVisible();
 
   engine.upTo(0, 'load');
   await page.getByLabel('Tries per problem').fill('4'); // other sizes need another engine

@@ -11,7 +11,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await expectState(page, 'no-gpu');
   await expect(page.locator('.notice.error')).toContainText('This browser cannot train. Training needs WebGPU');
   const recorded = page.getByRole('region', { name: 'Recorded run' });
-  await expect(recorded).toContainText('Recorded run. The curves and tries below were computed on');
+  await expect(recorded).toContainText('Recorded run. Trained on');
   await expect(async () => {
     await page.clock.runFor(500); // a step of the recording
     expect(await points(page, 'reward')).toBeGreaterThan(2);
@@ -21,7 +21,18 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   const paused = await points(page, 'reward');
   await page.clock.runFor(10_000);
   await expectPoints(page, 'reward', paused);
-  await recorded.getByRole('slider', { name: 'Step of the recorded run' }).press('End');
+  const slider = recorded.getByRole('slider', { name: 'Step of the recorded run' });
+  for (const [seconds, line] of [
+    [5, 11],
+    [15, 31],
+    [30, 61],
+    [60, 81],
+  ]) {
+    await slider.fill(`${line}`);
+    await expect(page.locator('.picker .label')).toContainText(`Step ${line - 1},`);
+    await expect(page.locator('.teaches'), `after ${seconds} s`).toHaveText(/more likely/);
+  }
+  await slider.press('End');
   await expectPoints(page, 'reward', 80);
   await expectPoints(page, 'pass', 5);
   await expect(page.locator('#status-now')).toHaveText('Recorded run');

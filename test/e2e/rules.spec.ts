@@ -55,10 +55,14 @@ test('typed text is kept even if effects run late, and the page responds to it',
     expect(await text()).toBe(typed); // the cursor is at the end
   }
 
-  const preset = page.getByLabel('Template');
+  const preset = page.getByLabel('Preset');
   await expect(preset).toHaveValue('');
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
   await preset.selectOption('reward length');
   await expect.poll(text).toContain('return tokens / 100;');
+  await expect(page.locator('.trial caption'), 'what it would have paid').toHaveText(
+    /^Tries before training: mean reward [\d.]+ with this rule, [\d.]+ as trained$/,
+  );
   await page.getByRole('tab', { name: 'Loss' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the loss' })).toContainText('export function loss');
   await page.getByRole('tab', { name: 'Reward' }).click();
@@ -87,7 +91,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
 
   await write(page, 'Code of the reward', 'export function reward({ tokens }) {\n  return 5 +;\n}\n');
   await panel.getByRole('button', { name: 'Apply' }).click();
-  await expect(standing).toHaveText(/^Not applied: line 2: SyntaxError: unexpected token/);
+  await expect(standing).toHaveText(/^Not applied\. Line 2: SyntaxError: unexpected token/);
   await expect(panel.locator('.cm-lintRange-error')).toHaveText(';');
   await expect(panel.locator('.cm-lint-marker-error')).toHaveCount(1);
 
@@ -270,7 +274,7 @@ for (const preset of ['reward tool calls', 'reward length', 'reward guessing'])
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
     const panel = page.getByRole('tabpanel', { name: 'Reward' });
-    await panel.getByLabel('Template').selectOption(preset);
+    await panel.getByLabel('Preset').selectOption(preset);
     await panel.getByRole('button', { name: 'Apply' }).click();
     await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/);
     await expectState(page, 'done');

@@ -84,7 +84,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect.poll(notices).toMatch(/Resumed from step 2\./);
     await expectState(page, 'done');
     await expect(rows).toHaveCount(3);
-    await expect(rows.first()).toContainText(/fork of lr 2e\u22124, seed 7 from step 2/);
+    await expect(rows.first()).toContainText(/fork from step 2 of lr 2e\u22124, seed 7/);
     await expect(rows.first().locator('.changes')).toHaveText('loss vanilla \u2192 cispo');
     await expect(page.locator('.run-legend li')).toHaveCount(3);
     expect(await points(page, 'reward')).toBe(3);

@@ -32,6 +32,8 @@ test('every transition between stages can be walked, and no other happens', asyn
     await page.reload();
     await button(page, 'Cancel').click();
     await expectStage(page, 'idle');
+    await button(page, 'Watch a recorded run').click();
+    await expectStage(page, 'looking');
     await note();
     await page.reload();
     await button(page, 'Load from hub.example and start').click();
@@ -48,21 +50,21 @@ test('every transition between stages can be walked, and no other happens', asyn
     await page.getByRole('slider', { name: 'Step' }).fill('2');
     await fromStep(page, /^Fork from 2/);
     await expectStage(page, 'forking');
-    await expect(page.locator('#drawer-head h2')).toHaveText(/^Fork of Run of .* from step 2$/);
+    await expect(page.locator('#drawer-head h2')).toHaveText(/^Fork from step 2 of Run \d\d:\d\d$/);
     await button(page, 'Cancel').click();
     await expectStage(page, 'looking');
     await openDrawer(page, 'runs');
-    await button(page, /^Fork Run of/)
+    await button(page, /^Fork Run /)
       .nth(1)
       .click();
-    await expect(page.locator('#drawer-head h2')).toHaveText(/from step 3$/);
+    await expect(page.locator('#drawer-head h2')).toHaveText(/^Fork from step 3 of /);
     await button(page, 'Cancel').click();
     await expectStage(page, 'looking');
-    await button(page, /^Show Run of/)
+    await button(page, /^Show Run /)
       .first()
       .click();
     await expect(page.locator('.offer')).toContainText('is finished');
-    await button(page, /^Fork Run of/)
+    await button(page, /^Fork Run /)
       .first()
       .click();
     await button(page, 'Start fork').click();

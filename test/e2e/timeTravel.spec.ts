@@ -108,7 +108,7 @@ test('a fork opens the settings where they are seen, and only its own button sta
   await page.getByRole('button', { name: 'Start fork' }).click();
   await expect(page.locator('.run-list > li')).toHaveCount(2);
   await expectState(page, 'done');
-  await expect(page.locator('.run-list > li').first()).toContainText(/fork of Run of .* from step 2.*4 of 4/s);
+  await expect(page.locator('.run-list > li').first()).toContainText(/fork from step 2 of Run .*4 of 4/s);
   await expect(page.getByLabel('Name of the run').first()).toHaveValue('lr 2e\u22124');
   await expect(page.locator('#runs .changes').first()).toContainText('learning rate 0.001 \u2192 2e\u22124');
 

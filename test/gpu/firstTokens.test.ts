@@ -17,7 +17,7 @@ test('products of many rows take a smaller tile until theirs is compiled', async
   expect(gpu.compiling).toBeUndefined();
   for (const kernel of attentionKernels(gpu, tinyConfig.headDim)) expect(gpu.isCompiling(kernel)).toBe(false);
 
-  // A software adapter compiles it later, when that pays off, without a wait. The product is the same all the time.
+  // A software adapter compiles the tile later, once that is worthwhile, and nothing waits for it. The product stays the same.
   const isLater = gpu.adapter.isSoftware;
   expect(gpu.isCompiling(matmulKernel(largest))).toBe(isLater);
   const [M, N, K] = [100, 384, 40];

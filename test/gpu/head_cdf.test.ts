@@ -95,12 +95,13 @@ const DRAWS: [number, number, number, boolean][] = [
   ...(isFull ? [[151_936, 1, 3, true] satisfies [number, number, number, boolean]] : []),
 ];
 
-// The verification of samples depends on this: the sampler's own comparison, so that no token of this adapter is only near.
+// The verification of samples depends on this: the kernel compares exactly like the sampler, so a token sampled on this adapter is always
+// inside its interval.
 test.each(DRAWS)(
   'brackets every draw of sample.wgsl, V=%i T=%f x%f, as on software: %s',
   (V, temperature, scale, isSoftware) =>
     withGpu(async (gpu) => {
-      // All that an op uses; threads a row are fewer on software.
+      // The part of a Gpu that an op uses. A software adapter has fewer threads per row.
       const like = { adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) } as unknown as Gpu;
       const draws = 400;
       const logits = rng(V).normals(V, scale);

@@ -200,7 +200,7 @@ test('a suggested change saves what the message says', () => {
 test('the plan has a line for penalties if they are configured', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
-  // One row of changed logits and one of counts per slot.
+  // Per slot: a row of changed logits, and a row of counts.
   const rows = 2 * spec.rollout!.maxNumSeqs * config.vocabSize * 4;
   expect(line({ ...spec, adjustedDraws: true })).toBeGreaterThan(rows);
 });

@@ -108,7 +108,7 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
   });
 });
 
-/** Matrices as blocks of a GGUF file, in pieces of 24 rows; tensors without a type as float32. */
+/** Returns a source with the matrices as blocks of a GGUF file, in pieces of 24 rows, and tensors without a type as float32. */
 function inBlocks(config: ModelConfig, typeOf: (name: string) => 'Q8_0' | 'Q4_0' | undefined) {
   const r = rng(9);
   const weights: TensorMap = initWeights(config, 3);

@@ -22,7 +22,7 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
 const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
-/** Returns the token that a call starts with. */
+/** Returns the token with which a call starts. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
   {

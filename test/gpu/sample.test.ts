@@ -166,11 +166,11 @@ test.each(CUTS)('kept set and its mass: %o', async (cut) => {
   expect(counts.filter((c) => c > 0).length).toBeLessThanOrEqual(kept);
 });
 
-// Blocks and a rest in each of four threads; SmolLM2's words; Qwen's.
+// Row lengths: blocks and a rest in each of four threads; the vocabulary of SmolLM2; that of Qwen.
 test.each([2048 * 3 + 1, 49_152, ...(isFull ? [151_936] : [])])(
   'the kept mass of %i words is exact, and what is drawn is kept',
   (V) => {
-    // A cut that takes nothing away, so that every word counts in the mass that is recorded.
+    // A top-p that removes no token, so that every token counts in the recorded mass.
     const [logits, control] = [rng(V).normals(V, 3), { ...PLAIN, minP: 1e-30 }];
     const logProbs = logProbsOf(logits, 1);
     const kept = keptTokens(logProbs, control);

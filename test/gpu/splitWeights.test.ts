@@ -98,6 +98,6 @@ test('no buffer of the plan is larger than asked, and only the tables are cut', 
 test('a matrix beyond the limit is refused by name', () => {
   expect(() => planBlocks({ ...tinyConfig, intermediateSize: 40 }, 6400)).not.toThrow();
   expect(() => planBlocks({ ...tinyConfig, intermediateSize: 40 }, 6144)).toThrow(
-    'The weights "0.wgu" take 6400 bytes, but this device binds at most 6144. Take a smaller model or another device.',
+    'The weights "0.wgu" take 6400 bytes, but this device binds at most 6144. Use a smaller model or another device.',
   );
 });

@@ -62,7 +62,7 @@ test.each<OptimizerSpec>([
       const { dispatches, submits, mappedBytes, ...made } = await added(gpu, () => step(batch));
       expect(made).toEqual(NOTHING);
       expect(dispatches).toBeGreaterThan(30);
-      // Uploads precede all recording. Then one submit of the forward pass, one with the log-probs, one with the norm.
+      // All uploads precede the recorded work. Then the forward pass, the log-probs and the norm need one submit each.
       expect(submits).toBe(3);
       expect(mappedBytes).toBe(batch.targets.length * 2 * 4 + 3 * 4);
     }

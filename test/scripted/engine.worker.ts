@@ -14,7 +14,7 @@ import { ScriptedEngine } from '../scriptedEngine.ts';
 import type { Gate, Moment } from './gate.ts';
 import { solveWordProblem } from './solver.ts';
 
-/** Answer of the test; `fails` names the error that the engine must fail with. */
+/** Answer of the test; `fails` names the error that the engine must throw. */
 export interface Answer {
   fails?: { name: string; message: string };
 }

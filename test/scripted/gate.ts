@@ -8,7 +8,7 @@ export type Moment = 'load' | 'turn' | 'update';
 
 /** The engine's side of a gate. */
 export interface Gate {
-  /** Resolves when the engine can continue; undefined if it need not wait. Rejects with the error that the engine must fail with. */
+  /** Resolves when the engine can continue; undefined if it need not wait. Rejects with the error that the engine must throw. */
   at(moment: Moment, number: number): Promise<void> | undefined;
 }
 

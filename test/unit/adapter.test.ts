@@ -88,7 +88,7 @@ describe('refused with one error message', () => {
   const peft = { peft_type: 'LORA', r: 4, lora_alpha: 8, target_modules: ['q_proj'] };
   test.each([
     [{ ...peft, peft_type: 'IA3' }, 'adapter_config.json: "peft_type" is "IA3"; supported: "LORA".'],
-    [{ ...peft, use_dora: true }, '"use_dora" is true, which is not supported. Train it without.'],
+    [{ ...peft, use_dora: true }, '"use_dora" is true, which is not supported. Train the adapter without it.'],
     [{ ...peft, modules_to_save: ['lm_head'] }, '"modules_to_save" is ["lm_head"], which is not supported'],
     [{ ...peft, rank_pattern: { q_proj: 8 } }, '"rank_pattern" is {"q_proj":8}, which is not supported'],
     [

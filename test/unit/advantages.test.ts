@@ -77,7 +77,7 @@ describe('outcome estimators', () => {
   test('grpo pass@k: only the best learns', () => {
     close(grpoPassk([1, 3, 2], [0, 0, 0]), [0, 1 / (1 + 1e-6), 0]);
     close(grpoPassk([1, 3, 2], [0, 0, 0], false), [0, 1, 0]);
-    expect(() => grpoPassk([1], [0])).toThrow('grpo_passk needs at least 2 samples a group. Raise rollout.n.');
+    expect(() => grpoPassk([1], [0])).toThrow('grpo_passk needs at least 2 samples per group. Raise rollout.n.');
   });
 
   test('gpg rescales by the share of samples with a reward', () => {

@@ -80,7 +80,10 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
     ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
     /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
   );
-  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set\. /);
+  await refused(
+    ['train', CONFIG, 'trainer.greaterIsBetter=true'],
+    /trainer\.metricForBestModel, which it belongs to, is missing\. /,
+  );
 });
 
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"\. Did you mean "train"\?/));

@@ -326,7 +326,7 @@ test('every key is documented', () => {
 test('sizes of a supervised run', () => {
   const sft = (...overrides: string[]) => parseSftConfig('name: s', { source: 's.yaml', overrides });
   expect(sft().data.trainBatchSize).toBe(48);
-  expect(sentence(() => sft('model.hiddenSize=100'))).toContain('The nearest that works is 104');
+  expect(sentence(() => sft('model.hiddenSize=100'))).toContain('The nearest valid value is 104');
   expect(sentence(() => sft('model.numKeyValueHeads=3'))).toContain('The nearest that do are 2 and 4');
   expect(sentence(() => sft('data.maxLength=513'))).toBe(
     't.yaml: data.maxLength is 513 tokens; allowed: up to model.maxPositionEmbeddings 512 and data.maxTokenLenPerGpu 8192.',
@@ -385,7 +385,7 @@ test('length of a run and its problems: rules that span keys', () => {
     sentence(() =>
       parse(MINIMAL, 'trainer.stopWhen={metric: val-core/x/acc/mean@1, atLeast: 1}', 'trainer.testFreq=0'),
     ),
-  ).toContain('but trainer.testFreq is 0, so nothing is evaluated on the way');
+  ).toContain('but trainer.testFreq is 0, so nothing is evaluated during the run');
   expect(sentence(() => parse(MINIMAL, 'data.difficulty.hard=0.9'))).toContain('hard is 0.9, above easy 0.75');
   expect(sentence(() => parse(MINIMAL, 'data.trainMaxSamples=0'))).toContain('allowed: integer >= 1, or -1');
   expect(sentence(() => parse(MINIMAL, 'task.valPath={}'))).toContain('allowed: text, list of texts, or texts by name');

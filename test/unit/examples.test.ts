@@ -83,6 +83,7 @@ describe('commands', () => {
       // `npm run dev` is of a Vite project.
       if (program === 'npm')
         return Object.hasOwn({ ...scripts, dev: '' }, command) ? [] : [`${name}: npm run ${command}`];
+      if (program === 'other') return [];
       if (program === 'node') return existsSync(command) ? [] : [`${name}: node ${command}`];
       return words.flatMap((word) => {
         const [, key] = /^([\w.]+)=/.exec(word) ?? [];

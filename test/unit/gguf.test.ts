@@ -202,7 +202,7 @@ describe("read back by Hugging Face's reader", () => {
       },
     };
     expect(ggufModel({ name: '', type: 'F16' }, { ...model, tokenizerJson: own }).notes).toEqual([
-      expect.stringMatching(/splits text by a rule of its own/),
+      expect.stringMatching(/does not have the rule by which the tokenizer splits text/),
     ]);
   });
 });

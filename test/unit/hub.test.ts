@@ -298,7 +298,7 @@ describe('a hub that lies', () => {
   test.each([
     ['http://[::1', {}, 'The model address is "http://[::1", which is not an address. Write it as https://host/path.'],
     ['org/tiny', { endpoint: 'hub' }, 'HF_ENDPOINT is "hub", which is not an address. Write it as https://host/path.'],
-    ['https://me:secret@a.b/c', {}, 'The model address at a.b holds a user name or a password. Leave them out.'],
+    ['https://me:secret@a.b/c', {}, 'The model address at a.b contains a user name or a password. Remove it.'],
   ])('%s is refused in a sentence', async (model, options, message) => {
     expect(await refusal(fetched(options, model))).toBe(message);
   });

@@ -10,7 +10,8 @@ import { describe, expect, test } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
-import type { SavedRun } from '../../demo/storage/savedRuns.ts';
+import { type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
+import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { readZip, writeZip } from '../../src/runs/zip.ts';
 
@@ -60,16 +61,40 @@ describe('what changed', () => {
       }) as unknown as SavedRun;
     const first = run([]);
     const cheat = { step: 3, rule: 'reward' as const, name: 'reward guessing', code: 'x' };
-    expect(runName(first, undefined)).toMatch(/^Run of .*09:02$/);
+    expect(runName(first, undefined)).toMatch(/^Run .*09:02$/);
     expect(runName(run([], undefined, 'actor.optim.lr=1e-5', 'seed=7'), first)).toBe('lr 1e\u22125, seed 7');
     expect(runName(run([cheat]), first)).toBe('reward guessing');
-    expect(runName(run([cheat, { step: 9, rule: 'reward', name: "the task's own reward" }]), first)).toMatch(
-      /^Run of /,
-    );
+    expect(runName(run([cheat, { step: 9, rule: 'reward', name: "the task's own reward" }]), first)).toMatch(/^Run /);
     expect(runName(run([cheat], 'Calm'), first)).toBe('Calm');
   });
 
   test('the name of the run is not a change', () => expect(words('name=other')).toEqual([]));
+});
+
+test('a run that is deleted while it is renamed is gone, and a later name is dropped', async () => {
+  const contents = new Map([['runs/a/run.json', '{"started":1}']]);
+  let writing = 0;
+  const files = {
+    exists: (path: string) => Promise.resolve(contents.has(path)),
+    read: (path: string) => Promise.resolve(new TextEncoder().encode(contents.get(path))),
+    async write(path: string, text: string) {
+      writing++;
+      await new Promise((settled) => setImmediate(settled));
+      contents.set(path, text);
+      writing--;
+    },
+    async remove(path: string) {
+      if (writing > 0) throw new Error('being written'); // as the browser's files do
+      for (const name of contents.keys()) if (name.startsWith(path)) contents.delete(name);
+    },
+  };
+  const runs = new SavedRuns(files as unknown as FileSystem);
+  await Promise.all([
+    runs.updateRecord('a', { name: 'Calm' }),
+    runs.discard('a'),
+    runs.updateRecord('a', { name: 'Late' }),
+  ]);
+  expect([...contents]).toEqual([]);
 });
 
 describe('a step done again', () => {

@@ -440,7 +440,7 @@ describe('a server over HTTP that misbehaves', () => {
         'http://example.org/mcp',
         'addressed by http, which anyone on the network path can read. Use https, or set allowHttp.',
       ],
-      ['https://me:pw@example.org/mcp', 'holds a name or a password. Send it in `headers`.'],
+      ['https://me:pw@example.org/mcp', 'contains a name or a password. Send it in `headers`.'],
       ['ftp://example.org', 'is not an http or https URL'],
       ['npx server', 'is not an http or https URL'],
     ])

@@ -28,6 +28,7 @@ const WRITERS = [
   'src/extensions/client',
   'src/extensions/learner',
   'src/extensions/rooms',
+  'src/extensions/sft',
   'demo/training',
 ];
 const spaces = new Set(named.filter((name) => name.includes('/')).map((name) => name.split('/')[0]));

@@ -105,8 +105,10 @@ test('from texts to a tokenizer, a fresh model, an example and a packed batch', 
   expect([...responseIds.filter((_, t) => mask[t] === 1)].filter((id) => id === tokenizer.eosTokenIds[0])).toHaveLength(
     2,
   );
-  expect(() => sftExample(tokenizer, messages.slice(0, 3))).toThrow('These messages are of: user, assistant, user.');
-  expect(() => sftExample(tokenizer, messages.slice(1))).toThrow('a prompt and then turns');
+  expect(() => sftExample(tokenizer, messages.slice(0, 3))).toThrow(
+    'The roles of these messages are: user, assistant, user.',
+  );
+  expect(() => sftExample(tokenizer, messages.slice(1))).toThrow('of which the last is the assistant');
   const [{ batch, entryGroup }] = packIds([Uint32Array.of(5, 6, 7), Uint32Array.of(8, 9)], 64);
   expect([...batch.targets]).toEqual([6, 7, 9]);
   expect([...entryGroup]).toEqual([0, 0, 1]);

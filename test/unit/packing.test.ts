@@ -100,7 +100,7 @@ test('what cannot be packed is refused with its numbers', () => {
       'Raise maxTokenLen or shorten the prompt or response.',
   );
   expect(() => packGroups([{ ...EXAMPLE, prompt: ids() }], 9)).toThrow(
-    'Group 0 has an empty prompt. At least one token must stand before the first response.',
+    'Group 0 has an empty prompt. At least one token must precede the first response.',
   );
   expect(() => packGroups([{ prompt: ids(1), samples: [{ tokens: ids(1, 2), mask: mask(1) }] }], 9)).toThrow(
     'Group 0 sample 0 has 2 tokens but a mask of 1.',

@@ -6,7 +6,7 @@ import { keyedRng } from '../../src/tasks/random.ts';
 
 const once = (right: number, count: number) => Array.from({ length: count }, (_, i) => [i < right ? 1 : 0]);
 
-// 10 of 20 is the example of Wilson's interval in many textbooks; the others are those of lesson 6's claims.
+// Textbook example of Wilson's interval: 10 of 20. The other cases are claims in lesson 6.
 test.each([
   [10, 20, 0.299, 0.701],
   [251, 256, 0.955, 0.992],

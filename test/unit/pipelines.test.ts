@@ -453,7 +453,7 @@ test('a cancelled step does not affect the next checkpoint: no group is lost, an
   cancel(new CancelledError('Nobody is here.'));
   await expect(third).rejects.toBeInstanceOf(CancelledError);
   come();
-  // The trainer does this after a failed step, and at its end.
+  // The trainer closes its source after a failed step, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
   run.source.restore(undefined, { inFlightNumbers, vocabSize: 512 });
@@ -645,7 +645,7 @@ describe('the config', () => {
     [
       'an evaluation between two syncs',
       { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },
-      'The nearest that works is 21',
+      'The nearest valid value is 21',
     ],
     [
       'two batch sizes',

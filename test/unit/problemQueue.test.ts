@@ -233,7 +233,7 @@ test('an asynchronous task is called once per problem, for all problems of a ste
   expect((await queue.take(1))[0].id).toBe('w4');
   await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
   expect(() => completedConfig(epochs(), { ...later, trainSize: 8 }, wordsEngine)).toThrow(
-    'counts problems before the run, but task "words" gives promises of them. Set trainer.totalTrainingSteps',
+    'counts problems before the run, but task "words" returns promises of them. Set trainer.totalTrainingSteps',
   );
 });
 

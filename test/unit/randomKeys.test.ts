@@ -385,5 +385,5 @@ describe('a client', () => {
 
 /** Keys of 'What is 2 plus 2?' in a run with seed 1. */
 const FIRST_KEYS = ['3783775329,1356377566', '2764651582,891454099'];
-/** Found by trying names in order. */
+/** Two group names whose hashes are equal, found by trying names in order. */
 const PAIR = ['g139599', 'g322382'];

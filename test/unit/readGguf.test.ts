@@ -1,4 +1,4 @@
-/** GGUF files that are read: each type against Python's `gguf`, a model as it was written, and 600 damaged files. */
+/** Tests reading GGUF files: each type against Python's `gguf`, a model that was written here, and 600 damaged files. */
 
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -84,7 +84,7 @@ function modelOf(config: ModelConfig): CheckpointWithTokenizer {
 
 const fileOf = (config: ModelConfig, type: GgufType) => ggufModel({ name: 'tiny', type }, modelOf(config)).bytes;
 
-/** A file in memory that fails a test where it is asked for bytes that it does not have. */
+/** A file in memory. A request for bytes beyond its end fails the test. */
 const filesOf = (bytes: Uint8Array) => ({
   gguf: 'm.gguf',
   size: async (name: string) => (name === 'm.gguf' ? bytes.length : undefined),
@@ -137,7 +137,7 @@ describe('a model that was written as GGUF', () => {
   });
 
   test('pieces of a turned matrix are those of the whole', async () => {
-    // A piece has 8 rows, so that heads of 6 rows are cut.
+    // A piece has 8 rows, so that it ends inside a head of 6 rows.
     const config = { ...BASE, hiddenSize: 2 ** 18, headDim: 6, intermediateSize: 1, vocabSize: 1, numHiddenLayers: 1 };
     const weights: TensorMap = new Map(
       parameterSpecs(config).map(({ name, shape }) => {
@@ -218,7 +218,7 @@ describe('refused in two sentences', () => {
       { 'general.architecture': 'gemma3' },
       /general.architecture "gemma3"; allowed are llama, qwen2, qwen3\./,
     ],
-    ['a part of a model', { 'split.count': 3 }, /one of several parts/],
+    ['a part of a model', { 'split.count': 3 }, /one part of a split model/],
     ['a window', { 'llama.attention.sliding_window': 512 }, /512 for "llama.attention.sliding_window"; allowed: 0\./],
     ['half a rotation', { 'llama.rope.dimension_count': 8 }, /8 for "llama.rope.dimension_count"; allowed: 16,/],
     ['yarn', { 'llama.rope.scaling.type': 'yarn' }, /"yarn" for "llama.rope.scaling.type"/],

@@ -426,7 +426,7 @@ describe.runIf(hasNatsServer())('a room', () => {
           ),
         ),
       );
-      // A server that is too busy to check it.
+      // A server that is too busy to check the credentials in time.
       const late = Object.assign(new Error('authentication timeout'), { name: 'AuthorizationError' });
       await expect(enter(() => Promise.reject(late), { address, code, inbox: 'join', name: 'late' })).rejects.toThrow(
         `No room answers at ${address} (authentication timeout)`,

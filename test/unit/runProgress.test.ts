@@ -153,8 +153,8 @@ test('the headline compares held-out problems, and the tries of the steps until 
   const start = line(0, undefined, 0.39);
   expect(headlineOf([start, first, second])).toEqual({
     numbers: [0.25, 0.5],
-    caption: 'Share of tries solved, step 1 and step 2',
-    now: 'Held-out problems before training: 0.39',
+    caption: 'Share of tries solved, steps 1 and 2',
+    now: 'Held-out, before training: 0.39',
   });
   expect(headlineOf([start, first, line(2, 0.5, 0.88), line(3, 0.75)], 80)).toEqual({
     numbers: [0.39, 0.88],

@@ -1,11 +1,11 @@
-/** Tests docs/inside/security.md: each of its lines names a test that exists, and its statements about the package hold. */
+/** Tests docs/inside/security.md and room-security.md: each line names a test that exists, and statements about the package hold. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const read = (file: string): string => readFileSync(file, 'utf8');
-const page = read('docs/inside/security.md');
+const pages = ['security', 'room-security'].map((name) => read(`docs/inside/${name}.md`));
 
 interface Locked {
   dev?: boolean;
@@ -17,7 +17,7 @@ interface Locked {
 const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
 const installed = Object.entries(packages).filter(([path, { link }]) => path.startsWith('node_modules/') && !link);
 
-test('every line names a test that exists', () => {
+test.each(pages)('every line names a test that exists', (page) => {
   const named = [...page.matchAll(/`(test\/[^`]+)`: ([^|\n]+)/g)];
   expect(named.length).toBeGreaterThan(15);
   for (const [, file, title] of named) expect(read(file), `${file}: ${title}`).toContain(title.trim());

@@ -185,7 +185,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
   expect(got.metrics).toEqual(want.metrics);
   expect(got.checkpoints).toEqual(want.checkpoints);
   expect(got.bytes).toEqual(want.bytes);
-  const isLost = { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string };
+  const isLost = { code: 'device_lost', message: expect.stringContaining('was lost during this call') as string };
   expect(refusals.splice(0)).toMatchObject([isLost]);
   const lost = /the GPU device was lost after step (\d) .*, resuming on a new one from \S+step-(\d)\n/g;
   expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);

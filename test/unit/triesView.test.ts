@@ -34,7 +34,7 @@ const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[
 
 test("a group's text says what it teaches, or why nothing", () => {
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
-    'All 3 tries earned 1.00. Equal rewards give no advantage and no gradient, so the update skips this group.',
+    'All 3 tries earned 1.00. GRPO compares the tries at a problem: equal rewards make none more likely, so the update skips them.',
   );
   expect(sentenceOf(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
     'GRPO: 1 of 4 tries are correct. The update makes these more likely (advantage +1.50) and the others less likely (\u22120.50).',

@@ -7,6 +7,7 @@ import { rowsPlot, silencePlot, silentShare } from '../kit/plot.ts';
 import { advantagesBy, gdpoAdvantages, questionOf } from '../kit/recordings.ts';
 import { methodRows, NAMED_STEPS, percent, RECORDED, rowsInWords } from './stills.ts';
 
+/** Figure 1.2. */
 export function SilenceFigure() {
   const p = numberOf('rate', 0.25, 0, 1);
   const n = Math.round(numberOf('n', 8, 2, 32));
@@ -50,6 +51,7 @@ const namedRewards = (group: number): number[][] => {
   return [tries.map(({ score }) => score ?? NaN), tries.map(({ extra }) => Number(extra?.['toolCallsOk'] ?? 0))];
 };
 
+/** Figure 1.3. */
 export function ScaleFigure() {
   const problem = Math.round(numberOf('of', 1, 0, RECORDED.groups.length - 1));
   const scale = SCALES.find((one) => String(one) === movedTo('times')) ?? 1;

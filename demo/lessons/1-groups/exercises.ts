@@ -4,7 +4,7 @@ import { keyedRng } from '../../../src/tasks/random.ts';
 import type { CodeExercise, Exercise, NumbersExercise, TickExercise } from '../kit/checks.ts';
 import { advantagesBy } from '../kit/recordings.ts';
 
-/** Two advantages this close, for their size, are equal. A small number that keeps the division from 0 / 0 stays below it. */
+/** Relative difference below which two advantages count as equal. The small constant that prevents a division 0 / 0 has less effect. */
 const CLOSE = 1e-3;
 
 const close = (a: unknown, b: number): boolean =>

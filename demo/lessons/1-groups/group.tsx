@@ -83,6 +83,7 @@ function shownGroup() {
   return { problem, isLive: live !== undefined, tries, given, method, rewards, known, scored, advantageOf };
 }
 
+/** Figure 1.1. */
 export function GroupFigure() {
   const shown = shownGroup();
   const { problem, isLive, tries, given, method, rewards, known, scored, advantageOf } = shown;

@@ -38,6 +38,7 @@ export const NUMBERS: Readonly<Record<string, string>> = {
   'silent-2': percent(silentShare(stepOf(1)[1], 2)),
 };
 
+/** Formats a share as a percentage. */
 export function percent(share: number): string {
   return `${Math.round(100 * share)}%`;
 }

@@ -1,4 +1,4 @@
-// Advantages of two real groups by six methods, without a GPU: npm install webgrpo, then node twin.js
+// Advantages of two real groups by six methods, without a GPU: install webgrpo (its tarball: README), then node twin.js
 import { computeAdvantages } from 'webgrpo';
 
 const A = { rewards: [1, 0, 1, 1, 0, 0, 0, 1], tokens: [33, 4, 33, 33, 4, 4, 4, 33] };

@@ -42,6 +42,7 @@ function givenNumbers(): Numbers {
 /** Says what a loss does at one ratio. */
 const pullText = ({ pull, held }: Curve): string => (held[0] === 1 ? 'held' : signed(pull[0]));
 
+/** Figure 2.1. */
 export function RatioFigure() {
   const scale: Scale = movedTo('scale') === 'close' ? 'close' : 'wide';
   const { from, to } = SCALES[scale];

@@ -8,7 +8,10 @@ import { ratioCurve, settingOf } from './losses.ts';
 
 const CLIP = { clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 };
 
-/** Ratios and advantages of a reader's loss: first those that its mistakes are told by, then the grid of `checkPolicyLoss`. */
+/**
+ * Ratios and advantages at which a reader's loss is evaluated: first those that show the known mistakes, then the grid of
+ * `checkPolicyLoss`.
+ */
 const CASES = [
   ...[0.5, 1, 2].flatMap((ratio) => [1, -1].map((advantage) => ({ ratio, advantage }))),
   ...[-2.3, -0.71, -0.24, -0.11, -0.0037, 0.00071, 0.052, 0.13, 0.31, 0.93, 1.9].flatMap((log) =>
@@ -44,7 +47,7 @@ const CLOSE = 1e-4;
 const close = (a: number, b: number): boolean => Math.abs(a - b) <= CLOSE * Math.max(1, Math.abs(b));
 const alike = (a: readonly number[], b: readonly number[]): boolean => a.every((value, e) => close(value, b[e]));
 
-/** A mistake that a check knows: true if the results are those of the mistake. */
+/** A known mistake: a function that returns true if the results show it, and the sentence about it. */
 type Known = [(given: RuleLosses) => boolean, string];
 
 /** Returns the sentence of the first known mistake, or the first case that differs. */

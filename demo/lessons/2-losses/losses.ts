@@ -60,7 +60,7 @@ interface CurveOptions {
   oldLogProb?: number;
 }
 
-/** Returns a loss over the ratio. Every ratio is that of a try with one token. */
+/** Returns a loss over the ratio. Each ratio belongs to a separate try of one token. */
 export function ratioCurve(
   name: string,
   { ratios, advantage, clip, numbers, oldLogProb = OLD_LOG_PROB }: CurveOptions,
@@ -81,7 +81,7 @@ export function ratioCurve(
   return curveOf(perToken, grad, advantage);
 }
 
-/** A slope below this is 0: an own loss has its slope by differences. */
+/** Slopes below this count as 0, because the slope of a reader's loss is computed by differences. */
 const NO_SLOPE = 1e-6;
 
 function curveOf(losses: ArrayLike<number>, grads: ArrayLike<number>, advantage: number): Curve {

@@ -29,7 +29,7 @@ export interface Numbers {
   high: number;
   c: number;
   wMax: number;
-  /** undefined = SAPO's own two. */
+  /** Undefined: the two values that SAPO's paper published. */
   tau: number | undefined;
 }
 

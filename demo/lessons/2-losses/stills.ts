@@ -46,6 +46,7 @@ export const MODES: readonly LossAggMode[] = [
   'seq-mean-token-sum-norm',
 ];
 
+/** Formats a share as a percentage without decimals. */
 export const percent = (share: number): string => `${Math.round(100 * share)}%`;
 
 /** Returns GRPO's advantage of each try of a group. */

@@ -57,6 +57,7 @@ function tokensOf(shown: ShownTry, { tokens }: LossOnTokens, scale: number): Tok
 const pullText = ({ drawn: isDrawn, clip, gradient = 0 }: TokenView): string =>
   !isDrawn ? 'not trained' : clip !== 0 ? 'held' : signed(gradient);
 
+/** Figure 2.2. */
 export function TokensFigure() {
   const groups = drawn.value ?? RECORDED.groups;
   const revealed = embedded !== null || isPredicted('2.2');

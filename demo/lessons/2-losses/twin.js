@@ -1,4 +1,4 @@
-// The pull of seven losses at twelve ratios, without a GPU: npm install webgrpo, then node twin.js
+// The pull of seven losses at twelve ratios, without a GPU: install webgrpo (its tarball: README), then node twin.js
 import { POLICY_LOSSES } from 'webgrpo';
 
 const RATIOS = [0.05, 0.2, 0.5, 0.7, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 8];

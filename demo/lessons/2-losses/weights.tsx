@@ -6,6 +6,7 @@ import { Figure, Slider } from '../kit/figure.tsx';
 import { rowsPlot } from '../kit/plot.ts';
 import { advantagesOf, MAX_LENGTH, modeRows, RECORDED, RIGHT_LENGTH, WRONG_LENGTH } from './stills.ts';
 
+/** Figure 2.3. */
 export function WeightsFigure() {
   const size = Math.round(numberOf('n', 8, 2, 16));
   const right = Math.min(size - 1, Math.round(numberOf('right', 4, 1, 15)));

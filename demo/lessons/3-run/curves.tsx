@@ -12,6 +12,7 @@ const STEPS = 80;
 /** Tries shown: the recording has eight of each of two problems. */
 const SHOWN = 4;
 
+/** Figure 3.3. */
 export function CurvesFigure() {
   const at = Math.round(numberOf('step', 1, 1, STEPS));
   const lossFirst = movedTo('first') === 'loss';

@@ -63,7 +63,7 @@ const nameOf = (lr: number): string => RATES.find((rate) => rate.lr === lr)!.nam
 const seedOf = (lr: number) => runsOf(lr).find(({ seed }) => seed === MATCH_SEED)!;
 const letters = ['A', 'B', 'C'];
 
-/** Says which chart tells a curve's rate from the one that was chosen, with its two values. */
+/** Returns a sentence on the chart in which a curve differs from those of the chosen learning rate, with both values. */
 function apart(k: number, chosen: number): string {
   const [is, would] = [seedOf(MATCHED[k]), seedOf(chosen)];
   const pair = [MATCHED[k], chosen];

@@ -108,6 +108,7 @@ function RunButton({ which, name, say, onRun }: RunButtonProps) {
   );
 }
 
+/** Figure 3.1. */
 export function LoopFigure() {
   const code = useSignal(text);
   const mistake = useSignal<Checked | undefined>(undefined);
@@ -202,6 +203,7 @@ function Tries({ shown: { step, tries } }: { shown: Pick<LoopStep, 'step' | 'tri
   );
 }
 
+/** Figure 3.2. */
 export function RateFigure() {
   const said = useSignal('');
   const exponent = numberOf('rate', -3, -5, -1);
@@ -266,6 +268,7 @@ export function RateFigure() {
   );
 }
 
+/** Figure 3.4. */
 export function TimeFigure() {
   const live = runs.text.value;
   const own = live.map(({ seconds: { draw, gradient, optimizer, other } }) => [draw, gradient, optimizer, other]);

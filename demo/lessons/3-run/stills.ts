@@ -54,6 +54,7 @@ export const MEASURES: Readonly<Record<Measure, { name: string; most: number }>>
   gradNorm: { name: 'gradient norm', most: 8 },
 };
 
+/** Returns the recorded runs with this learning rate. */
 export const runsOf = (lr: number): RecordedRun[] => RECORDED.runs.filter((run) => run.lr === lr);
 
 const known = (values: Values): number[] => values.filter((value) => value !== null);

@@ -1,4 +1,4 @@
-// The same run in Node: npm install webgrpo webgpu, then node twin.js
+// The same run in Node: install webgrpo (its tarball: README) and webgpu, then node twin.js
 import { createLocalEngine, engineSizes } from 'webgrpo';
 import { reverseText } from 'webgrpo/checkpoints';
 import { installWebGpu, readCheckpoint } from 'webgrpo/node';

@@ -26,6 +26,7 @@ type LiveRun = Pick<CheatRun, 'steps' | 'heldOut' | 'tries'>;
 /** The run in this tab. */
 const drawn = signal<LiveRun | undefined>(undefined);
 
+/** Figure 4.3. */
 export function CheatFigure() {
   const revealed = embedded !== null || isPredicted('4.3');
   const pays = movedTo('pays') ?? RECORDED.runs[0].pays;

@@ -22,6 +22,7 @@ const TRIES = UPDATED.groups.flatMap((group, g) => {
 /** Makes line breaks visible. */
 const visible = (text: string): string => text.replaceAll('\n', '\u21b5\n');
 
+/** Figure 4.1. */
 export function MaskFigure() {
   const { group, one } = TRIES[Math.round(numberOf('try', 0, 0, TRIES.length - 1))];
   const asked = movedTo('trained') ?? 'model';
@@ -81,6 +82,7 @@ function givenTurns(outcome: readonly number[][]): number[][] {
   );
 }
 
+/** Figure 4.4. */
 export function TurnsFigure() {
   const group = UPDATED.groups[movedTo('group') === 'A' ? 0 : 1];
   const outcome = outcomeTurns(group);

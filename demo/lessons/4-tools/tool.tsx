@@ -1,4 +1,4 @@
-/** Figure 4.2: a tool as code, held next to the calculator on the calls of a trained model. */
+/** Figure 4.2: a tool as code, compared with the calculator on the calls of a trained model. */
 
 import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -38,6 +38,7 @@ export function run({ expression }) {
 }
 `;
 
+/** Figure 4.2. */
 export function ToolFigure() {
   const code = useSignal(TOOL);
   const result = useSignal<Checked | undefined>(undefined);

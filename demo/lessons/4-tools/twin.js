@@ -1,4 +1,4 @@
-// The task's reward and yours on tries that were made to cheat, without a GPU: npm install webgrpo, then node twin.js
+// The task's reward and yours on tries that were made to cheat, without a GPU: install webgrpo (its tarball: README), then node twin.js
 import { gsm8kToolTask } from 'webgrpo';
 
 /** Your reward: change it until the two columns agree. @param {{ text: string, answer: string }} tried */

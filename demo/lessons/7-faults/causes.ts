@@ -154,7 +154,7 @@ export type CauseId = keyof typeof CAUSES;
 
 export const CAUSE_IDS = Object.keys(CAUSES) as CauseId[];
 
-/** Next checks. Each of them is about the causes that it would decide. */
+/** Next checks, each with the causes that it can confirm or exclude. */
 export const NEXT = {
   hand: {
     name: 'work out reward and advantages of one group by hand, and compare',
@@ -176,7 +176,7 @@ interface Truth {
   /** Evidence that decides. The first is named in the answer. */
   evidence: readonly Evidence[];
   next: Next;
-  /** Fault of the run, and where it shows. */
+  /** Fault of the run, and the evidence that shows the fault. */
   why: string;
   /** Reports of the same fault in other projects. */
   reports: readonly { name: string; url: string }[];
@@ -311,6 +311,7 @@ function evidenceSays(run: Run, sound: Run, evidence: Evidence): string {
     : `In steps ${ends(run)} ${name} is ${here} here and ${there} in a sound run. That does not decide it.`;
 }
 
+/** Formats a share as a percentage. */
 export function percent(share: number): string {
   return `${Math.round(100 * share)}%`;
 }

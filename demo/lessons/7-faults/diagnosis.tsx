@@ -27,6 +27,7 @@ interface DiagnosisProps {
   pointed: Evidence | undefined;
 }
 
+/** Asks for the diagnosis of a run, and judges it. */
 export function Diagnosis({ run, sound, pointed }: DiagnosisProps) {
   const id = `7.${run.number}`;
   const [cause, setCause] = useState((predicted(id) || undefined) as CauseId | undefined);

@@ -20,8 +20,10 @@ const runs = signal<Run[] | undefined>(undefined);
 /** Number of the run that the reader looks at. */
 export const shownRun = (): number => Math.round(numberOf('run', 0, 0, RECORDED.runs.length - 1));
 
+/** Returns the id of the prediction about a run. */
 export const idOf = (run: number): string => `7.${run}`;
 
+/** Figure 7.1. */
 export function RunFigure() {
   useEffect(() => {
     void import('./tries.json').then(
@@ -133,7 +135,7 @@ interface ChartProps {
   chart: Chart;
   number: number;
   step: number;
-  /** Run behind it; -1 = none. */
+  /** Number of the run whose curve is drawn behind this one; -1 = none. */
   behind: number;
   isOpen: boolean;
 }

@@ -22,6 +22,7 @@ const live = signal<{ run: number; setting: string; curve: number[] } | undefine
 
 const right = 'critic/acc/mean';
 
+/** Figure 7.2. */
 export function RepairFigure() {
   const run = shownRun();
   const { repair } = TRUTHS[run];

@@ -1,4 +1,4 @@
-// Trains with one fault: npm install webgrpo webgpu, then node twin.js NAME [STEPS]
+// Trains with one fault: install webgrpo (its tarball: README) and webgpu, then node twin.js NAME [STEPS]
 import { readFileSync } from 'node:fs';
 import {
   computeAdvantages,

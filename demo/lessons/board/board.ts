@@ -73,7 +73,7 @@ export function bandOf(curves: readonly Curve[]): Band[] {
   });
 }
 
-/** Says how far the last values of the results lie apart. */
+/** Returns a sentence on how far apart the last values of the results are. */
 export function inWords(curves: readonly Curve[], name: string): string {
   const last = curves.flatMap((curve) => curve.filter((value) => value !== null).at(-1) ?? []);
   if (last.length === 0) return 'Paste links to see their curves.';

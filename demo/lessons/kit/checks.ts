@@ -24,7 +24,7 @@ export interface CodeExercise extends Common<string> {
   kind: 'code';
   /** Name of the function. */
   name: string;
-  /** Code that the reader starts from. */
+  /** Code from which the reader starts. */
   start: string;
   /** Arguments of each call. */
   calls: unknown[][];

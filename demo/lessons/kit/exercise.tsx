@@ -33,6 +33,7 @@ function useChecks(exercise: Exercise) {
   return { result, mistakes, show };
 }
 
+/** Shows an exercise of any kind. */
 export function ExerciseView({ exercise }: { exercise: Exercise }) {
   const solved = progress.value.solved[exercise.id] === true;
   return (

@@ -21,6 +21,7 @@ interface FigureProps {
   children: ComponentChildren;
 }
 
+/** Shows a figure with its frame. */
 export function Figure({ number, title, says, source, children }: FigureProps) {
   return (
     <>

@@ -13,12 +13,13 @@ interface LiveButtonProps {
   coldSeconds: number;
   /** Does the work. Resolves to a sentence about its result. */
   run: (signal: AbortSignal, say: (text: string) => void) => Promise<string>;
-  /** Past participle before "in 3 s". */
+  /** Past participle in the message about the end, before "in 3 s". */
   done: string;
   /** Shows the recorded tries again; undefined if they are shown. */
   onRecorded: (() => void) | undefined;
 }
 
+/** Shows the button, its progress and the result of the work. */
 export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: LiveButtonProps) {
   const ending = useSignal<AbortController | undefined>(undefined);
   const said = useSignal('');

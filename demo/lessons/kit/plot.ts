@@ -2,18 +2,22 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 
+/** Escapes a text for an attribute of SVG. */
 export const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
+/** Formats a coordinate with at most one decimal. */
 export const round = (value: number): string => String(Math.round(value * 10) / 10);
 
 /** Returns a picture with a description for screen readers. */
 export const picture = (className: string, width: number, height: number, label: string, content: string): string =>
   `<svg class="${className}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${attribute(label)}">${content}</svg>`;
 
+/** Returns a line. */
 export const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
   `<line class="${className}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
 
+/** Returns a text at a point. */
 export const text = (className: string, x: number, y: number, content: string): string =>
   `<text class="${className}" x="${round(x)}" y="${round(y)}">${attribute(content)}</text>`;
 
@@ -223,7 +227,7 @@ export function boardPlot(
 /** A curve over steps. Values are null at steps without one. */
 export interface NamedCurve {
   name: string;
-  /** Class of its line: curve, curve-a, curve-b, curve-c, faint, guess. */
+  /** CSS class of the line: curve, curve-a, curve-b, curve-c, faint, guess. */
   className: string;
   /** Step and value of each point. */
   points: readonly (readonly [number, number])[];

@@ -23,6 +23,7 @@ export const isPredicted = (id: string): boolean => progress.value.predicted[id]
 /** The chosen option; '' without a guess, undefined before. */
 export const predicted = (id: string): string | undefined => progress.value.predicted[id];
 
+/** Asks for a choice before the truth is shown. */
 export function Predict({ id, question, options, onLocked }: PredictProps) {
   const name = useOwnId();
   const [chosen, choose] = useState('');

@@ -39,6 +39,7 @@ function showAlone(figure: string): void {
   place.setAttribute('data-alone', '');
 }
 
+/** Mounts the figures, predictions and exercises of a lesson into its page. */
 export function openLesson({ figures, predictions, exercises, solvable = [], pictures = {} }: Lesson): void {
   if (embedded !== null) showAlone(embedded);
   fill('data-predict', (id) => ((Prediction) => <Prediction />)(predictions[id]));

@@ -7,7 +7,7 @@ import { growing, shownStep, stepsDone, tries } from '../page.ts';
 
 type Following = 'newest' | 'step' | 'nothing';
 
-/** Which tries are added: those of the newest step, those of the shown step, or none. */
+/** Tries that are added to the screen: tries of the newest step, tries of the shown step, or none. */
 const following = signal<Following>('newest');
 
 /** The tries on screen; empty = none yet. */

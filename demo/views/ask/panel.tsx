@@ -62,7 +62,7 @@ function Box() {
   const count = useSignal<{ tokens: number; allowed: number } | undefined>(undefined);
   const box = useRef<HTMLTextAreaElement>(null);
   const calls = useRef(0);
-  /** The example that was filled in. It is replaced when another task is chosen; typed text is not. */
+  /** The example that was filled in. The choice of another task replaces the example, but never typed text. */
   const offered = useRef('');
   const showExample = async (number: number) => {
     const [call, before, asked] = [++calls.current, text.peek(), exchanges.peek().length];

@@ -24,10 +24,10 @@ export const PICTURES: Readonly<Record<string, () => ComponentChildren>> = {
   ),
   'reverse-text': () => (
     <Picture>
-      <text x="5" y="22">
+      <text x="5" y="22" textLength="29" lengthAdjust="spacingAndGlyphs">
         abc
       </text>
-      <text class="accent" x="5" y="43">
+      <text class="accent" x="5" y="43" textLength="29" lengthAdjust="spacingAndGlyphs">
         cba
       </text>
       <path class="ink" d="M38 13a9 9 0 0 1 0 22m0 0 4-4m-4 4 4 4" />

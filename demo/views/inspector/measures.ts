@@ -10,20 +10,20 @@ export type Measure = (typeof MEASURES)[number];
 export interface TokenView {
   id: number;
   text: string;
-  /** False if a tool or the template wrote it. */
+  /** False if a tool or the template wrote the token. */
   drawn: boolean;
-  /** False if the update did not use it. */
+  /** False if the update did not use the token. */
   trained: boolean;
-  /** Probability when it was sampled, 0 to 1. */
+  /** Probability of the token when it was sampled, 0 to 1. */
   probability?: number;
   advantage?: number;
   ratio?: number;
   entropy?: number;
-  /** 1 = the clip stopped it from rising, -1 = from falling, 0 = not clipped. */
+  /** 1 = the clip stopped the token's probability from rising, -1 = from falling, 0 = not clipped. */
   clip?: number;
-  /** How strongly the update changed its log-probability: -d loss / d logp. */
+  /** How strongly the update changed the token's log-probability: -d loss / d logp. */
   gradient?: number;
-  /** Step of the weights that sampled it. */
+  /** Step of the weights that sampled the token. */
   version?: number;
 }
 

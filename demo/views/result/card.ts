@@ -118,10 +118,11 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   const parts = two === undefined ? [one] : [one, '\u2192', two];
   const colours =
     two === undefined ? ['--text'] : ['--muted', '--muted', Number(two) > Number(one) ? '--good' : '--text'];
-  const sizes = fittingSizes(parts, (text, size, weight) => {
+  const widthOf = (text: string, size: number, weight: number) => {
     font(size, weight);
     return pen.measureText(text).width;
-  });
+  };
+  const sizes = fittingSizes(parts, content.changed === '' ? 108 : 92, widthOf); // below the band
   let x = EDGE;
   sizes.forEach(({ size, weight, width }, i) => {
     font(size, weight);
@@ -151,8 +152,12 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
 const [CHART_X, SPACE, PAD] = [680, 26, 10];
 
 /** Returns the sizes in which the numbers and their arrow end before the chart, because fonts differ in width. */
-function fittingSizes(parts: readonly string[], widthOf: (text: string, size: number, weight: number) => number) {
-  for (let size = 108; ; size -= 4) {
+function fittingSizes(
+  parts: readonly string[],
+  largest: number,
+  widthOf: (text: string, size: number, weight: number) => number,
+) {
+  for (let size = largest; ; size -= 4) {
     const sized = parts.map((text) => {
       const [its, weight] = text === '\u2192' ? [(size * 2) / 3, 400] : [size, 700];
       return { size: its, weight, width: widthOf(text, its, weight) };

@@ -87,7 +87,8 @@ export function Card() {
           {told.value}
         </span>
       </div>
-      <details>
+      {/* The picture is too small to read on a phone. */}
+      <details open={innerWidth <= 640}>
         <summary>The result as text</summary>
         <pre>{text.value}</pre>
       </details>

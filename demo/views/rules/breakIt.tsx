@@ -4,17 +4,17 @@ import { useSignal } from '@preact/signals';
 import { bet, fall, fallInWords, type Guess } from '../../state/bet.ts';
 import { complain } from '../../state/notices.ts';
 import { asked } from '../../state/rules.ts';
-import { stage } from '../../state/stage.ts';
+import { isRecorded, stage } from '../../state/stage.ts';
 import { CHEATS, type Preset } from './presets.ts';
 import { openEditor } from './rules.tsx';
 
 const GUESSES: readonly Guess[] = ['up', 'same', 'down'];
 
-/** The chips, the question, or what became of the share solved. */
+/** Shows the presets, the question, or the change in the share solved. */
 export function BreakIt() {
   const chosen = useSignal<Preset | undefined>(undefined);
   const busy = useSignal(false);
-  if (['asking', 'forking'].includes(stage.value.name)) return null;
+  if (['asking', 'forking'].includes(stage.value.name) || isRecorded.value) return null;
   if (asked.value.reward) return <Became />;
   const apply = async ({ name, code }: Preset, guess: Guess) => {
     bet.value = { name, guess };

@@ -5,7 +5,7 @@ import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 import { asked, standing } from '../../state/rules.ts';
 import { applyOwn, applyRule, tryRule } from '../../actions/openRules.ts';
 import { Editor } from './editor.tsx';
-import { PRESETS } from './presets.ts';
+import { type Preset, PRESETS } from './presets.ts';
 import { Trial } from './trial.tsx';
 
 /** Texts of the editors, which survive a change of tabs. */
@@ -20,20 +20,23 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
   );
   const code = newest.value;
   const edit = (to: string) => void (codes.value = { ...codes.value, [kind]: to });
+  const take = (chosen: Preset | undefined) => {
+    if (!chosen) return;
+    edit(chosen.code);
+    if (kind === 'reward') void tryRule(kind, chosen); // what it would have paid is shown beside it
+  };
   const preset = PRESETS[kind].find((one) => one.code === code);
   const of = { name: preset?.name ?? `custom ${kind}`, code };
   const stands = standing.value[kind];
   const busy = stands?.state === 'checking';
-  return (
-    <>
+  const text = (
+    <div class="stack">
       <div class="row">
-        <label for={`rules-preset-${kind}`}>Template</label>
+        <label for={`rules-preset-${kind}`}>Preset</label>
         <select
           id={`rules-preset-${kind}`}
           value={preset?.name ?? ''}
-          onChange={({ currentTarget }) =>
-            edit(PRESETS[kind].find(({ name }) => name === currentTarget.value)?.code ?? code)
-          }
+          onChange={({ currentTarget }) => take(PRESETS[kind].find(({ name }) => name === currentTarget.value))}
         >
           {!preset && <option value="">custom</option>}
           {PRESETS[kind].map(({ name }) => (
@@ -50,7 +53,7 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
           Apply
         </button>
         <button type="button" disabled={busy} onClick={() => void tryRule(kind, of)}>
-          Try
+          Test
         </button>
         {asked.value[kind] && (
           <button type="button" disabled={busy} onClick={() => void applyOwn(kind)}>
@@ -61,7 +64,13 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
           {stands?.text}
         </p>
       </div>
-      {kind === 'reward' && <Trial />}
-    </>
+    </div>
+  );
+  if (kind !== 'reward') return text;
+  return (
+    <div class="beside">
+      {text}
+      <Trial />
+    </div>
   );
 }

@@ -8,7 +8,12 @@ const SHOWN = 8;
 /** Lists the scores of a tested reward. */
 export function Trial() {
   const tried = trial.value;
-  if (!tried || tried.tries.length === 0) return null;
+  if (!tried || tried.tries.length === 0)
+    return (
+      <p class="note">
+        Choose a preset, or press Test: what the reward would have paid for the tries on the screen is shown here.
+      </p>
+    );
   const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
   const paid = tried.tries.map(({ score }) => score ?? NaN).filter((score) => !Number.isNaN(score));
   const { step } = tried.tries[0];
@@ -17,8 +22,8 @@ export function Trial() {
   return (
     <table class="trial">
       <caption>
-        Tries of step {step}: mean reward {short(mean(tried.scores))} with this rule,{' '}
-        {paid.length > 0 ? short(mean(paid)) : 'none'} as trained
+        {step === 0 ? 'Tries before training' : `Tries of step ${step}`}: mean reward <b>{short(mean(tried.scores))}</b>{' '}
+        with this rule, <b>{paid.length > 0 ? short(mean(paid)) : 'none'}</b> as trained
       </caption>
       <thead>
         <tr>
@@ -34,7 +39,7 @@ export function Trial() {
         {rows.map(({ acc, numToolCalls, responseTokens, score }, i) => (
           <tr key={i}>
             <th scope="row">{i + 1}</th>
-            <td>{acc === 1 ? 'right' : 'wrong'}</td>
+            <td>{acc === 1 ? 'correct' : 'wrong'}</td>
             <td>{numToolCalls}</td>
             <td>{responseTokens}</td>
             <td>{score === null ? 'none' : short(score)}</td>

@@ -56,7 +56,7 @@ const when = ({ record: { started } }: SavedRun): string =>
 function forkWords({ record: { forkedFrom } }: SavedRun): string {
   if (!forkedFrom) return '';
   const parent = runs.value.find(({ id }) => id === forkedFrom.id);
-  return `fork of ${parent ? titleOf(parent) : 'a deleted run'} from step ${forkedFrom.step}`;
+  return `fork from step ${forkedFrom.step} of ${parent ? titleOf(parent) : 'a deleted run'}`;
 }
 
 function Name({ run }: { run: SavedRun }) {

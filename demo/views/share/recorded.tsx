@@ -19,9 +19,13 @@ export function Recorded({ player }: { player: Player }) {
     <section class="told" aria-label="Recorded run">
       <p>
         <b>Recorded run. </b>
-        The curves and tries below were computed on {date} ({adapter}, commit {commit}) with <code>{command}</code>.{' '}
+        Trained on {date} ({adapter}).{' '}
         {groups === 1 ? 'One problem per step was kept.' : 'Two problems per step were kept.'}
       </p>
+      <details class="fold">
+        <summary>How it was recorded</summary>
+        <code>{command}</code>, commit {commit}
+      </details>
       <div class="share">
         <button type="button" onClick={() => (playing.value ? (playing.value = false) : player.play())}>
           {playing.value ? 'Pause' : at.value === lines ? 'Play again' : 'Play'}

@@ -68,7 +68,7 @@ function Bar({ lines }: { lines: readonly Metrics[] }) {
   );
 }
 
-/** The speed of this machine as a sentence, with a button that copies it. Results of other machines have none. */
+/** Shows the speed of this machine as a sentence, with a button that copies it. Not shown for results of other machines. */
 function Machine() {
   const copied = useSignal('');
   const of = config.value;

@@ -1,35 +1,39 @@
 /** One line of all steps of the shown run, with marks. The menu at its thumb starts from the step that is shown. */
 
 import { useRef } from 'preact/hooks';
+import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { passAt1 } from '../../../src/report/metricOf.ts';
 import { saveMetrics } from '../../actions/controller.ts';
 import { replayTo, stateBefore } from '../../actions/replay.ts';
 import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
 import { history } from '../../state/page.ts';
+import { quickOf } from '../../state/measured.ts';
 import { changes } from '../../state/rules.ts';
 import { along, type Replay, replay, shown } from '../../state/runs.ts';
-import { active, isRecorded } from '../../state/stage.ts';
+import { active, isRecorded, stage } from '../../state/stage.ts';
 import { olderStep } from '../../state/tries/shown.ts';
 import type { SavedRun } from '../../storage/savedRuns.ts';
 import './timeline.css';
 
 /** Names of the marks in the key. */
-const MARKS = { checkpoint: 'checkpoint', change: 'change of rules', evaluation: 'evaluation' } as const;
+const MARKS = { checkpoint: 'checkpoint', change: 'rule change', evaluation: 'evaluation' } as const;
 const KINDS = Object.keys(MARKS) as (keyof typeof MARKS)[];
 
 /** The line of the steps of a run. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
-  // The recorded run has its own slider. During the first step, the line takes its space.
-  if ((steps.length === 0 && !active.value) || isRecorded.value) return null;
+  // The recorded run has its own slider. Before the first step, the line takes its space.
+  if (['idle', 'asking'].includes(stage.value.name) || isRecorded.value) return null;
   const [first = 0, last = 0] = [steps[0], steps.at(-1)];
   const step = Math.max(first, olderStep.value ?? last);
   const place = (at: number) => (last === first ? 1 : (at - first) / (last - first));
   const run = shown.value;
+  const within = (all: readonly number[]) => [...new Set(all)].filter((at) => at >= first && at <= last);
+  const isEvaluated = (line: Metrics) => (passAt1(line) ?? quickOf(line)) !== undefined;
   const marks: Record<keyof typeof MARKS, readonly number[]> = {
-    checkpoint: run?.checkpoints ?? [],
-    change: [...new Set(changes.value.map((change) => change.step))],
-    evaluation: history.value.flatMap((line) => (passAt1(line) === undefined ? [] : line['training/global_step'])),
+    checkpoint: within(run?.checkpoints ?? []),
+    change: within(changes.value.map((change) => change.step)),
+    evaluation: within(history.value.filter(isEvaluated).map((line) => line['training/global_step'])),
   };
   const here = KINDS.filter((kind) => marks[kind].includes(step)).map((kind) => MARKS[kind]);
   return (
@@ -55,9 +59,7 @@ export function Timeline() {
         />
         <div class="timeline-marks" aria-hidden="true">
           {KINDS.flatMap((kind) =>
-            marks[kind]
-              .filter((at) => at >= first && at <= last)
-              .map((at) => <i key={`${kind} ${at}`} class={kind} style={{ '--at': place(at) }} />),
+            marks[kind].map((at) => <i key={`${kind} ${at}`} class={kind} style={{ '--at': place(at) }} />),
           )}
         </div>
       </div>

@@ -64,7 +64,7 @@ export function whatItTeaches(group: Group, expected: number, trains: boolean): 
   if (scores.every((score) => score === scores[0])) {
     const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
     if (advantages.every(isNothing))
-      return `${who} earned ${short(scores[0])}. Equal rewards give no advantage and no gradient, so the update skips this group.`;
+      return `${who} earned ${short(scores[0])}. GRPO compares the tries at a problem: equal rewards make none more likely, so the update skips them.`;
   } else if (advantages.every(isNothing))
     return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
   const right = tries.filter(isRight);

@@ -51,7 +51,7 @@ export function keyTarget(key: string, at: number, count: number): number | unde
 
 interface ProblemProps {
   number: number;
-  /** Undefined if no try is scored yet. */
+  /** Tries of the problem; undefined if no try is scored yet. */
   group: Group | undefined;
   isChosen: boolean;
 }
@@ -61,7 +61,7 @@ function Problem({ number, group: shown, isChosen }: ProblemProps) {
   const [group, marks] = [shown?.group, (shown?.tries ?? []).map(isRight)];
   return useMemo(() => {
     const right = marks.filter(Boolean).length;
-    const name = `Problem ${number}: ${marks.length === 0 ? 'no try is scored yet' : `${right} of ${marks.length} tries right`}`;
+    const name = `Problem ${number}: ${marks.length === 0 ? 'no try is scored yet' : `${right} of ${marks.length} tries correct`}`;
     return (
       <button
         type="button"

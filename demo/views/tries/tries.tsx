@@ -29,7 +29,12 @@ export function Tries() {
   const tries = shownTries.value;
   const groups = groupsOf(tries);
   const chosen = useChosen(tries, groups);
-  if (!chosen) return <p class="empty">The model's answers, tool results and rewards will appear here.</p>;
+  if (!chosen)
+    return (
+      <p key="none" class="empty">
+        The model's answers, tool results and rewards will appear here.
+      </p>
+    );
   const n = chosen.tries.length;
   return (
     <>

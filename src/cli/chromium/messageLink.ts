@@ -23,6 +23,7 @@ interface LinkOptions {
 /** Channel of the worker's own messages. */
 const WORKER = 0;
 
+/** One end of the link: converts messages to bytes and back, and carries ports that are sent with them. */
 export class MessageLink {
   readonly #options: LinkOptions;
   readonly #ports = new Map<number, MessagePort>();
@@ -160,7 +161,7 @@ export function decode(bytes: Uint8Array, accept: (port: number) => MessagePort)
     transfer.push(port);
     return port;
   };
-  // In the order of `encode`, because an array is found by what was taken before it.
+  // Visits values in the order of `encode`: the place of an array follows from the sizes of the arrays before it.
   const full = (value: unknown): unknown => {
     if (typeof value !== 'object' || value === null) return value;
     if (Array.isArray(value)) return value.map(full);

@@ -19,7 +19,7 @@ async function adapter(): Promise<PageAdapter> {
 
 const worker = new Worker('engine.js');
 let sent: Promise<unknown> = Promise.resolve();
-/** Posts after all earlier posts. A failure ends the page, because Node has ended then. */
+/** Sends a request to Node's server after all earlier ones. A failure is not handled, because Node has ended then and closes the page. */
 const post = (path: string, body: BodyInit) => {
   sent = sent.then(() => fetch(path, { method: 'POST', body }));
 };
@@ -31,7 +31,7 @@ const link = new MessageLink({
 worker.addEventListener('message', ({ data }) => link.post(data));
 worker.addEventListener('error', ({ message }) => post('died', message));
 
-/** Passes Node's messages to the worker. Each answer has one. */
+/** Passes Node's messages to the worker. Each response of Node's server is one message. */
 async function receive(): Promise<never> {
   for (;;) link.deliver(new Uint8Array(await (await fetch('message')).arrayBuffer()));
 }

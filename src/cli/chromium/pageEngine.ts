@@ -25,7 +25,10 @@ const FILES: Record<string, [type: string, text: string]> = {
   'engine.js': ['text/javascript', engineCode],
 };
 
-/** Opens the engine of a spec in a page, which leaves what it shows. Throws NoAdapterError, OutOfMemoryError and InputError. */
+/**
+ * Opens the engine of a spec in a page. The page navigates away from what it shows. Throws NoAdapterError, OutOfMemoryError and
+ * InputError.
+ */
 export async function openPageEngine(page: Page, spec: EngineSpec): Promise<CommandEngine> {
   const worker = new PageWorker();
   const leave = () => worker.fail('The page of the engine was closed');

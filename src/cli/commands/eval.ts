@@ -64,7 +64,7 @@ export const evaluate: Command = {
   },
 };
 
-/** Returns the config with the evaluated model. That of a run is its newest checkpoint, unless the model is given. */
+/** Returns the config with the evaluated model. For a run this is its newest checkpoint, unless a model is given. */
 async function evaluatedConfig(path: string, overrides: string[], flags: ParsedArgs['flags']): Promise<TrainConfig> {
   const { source, text, run } = await openConfig(path);
   const config = parseTrainConfig(text, { source, overrides });

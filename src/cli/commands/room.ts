@@ -239,7 +239,7 @@ function openChecking({ model, lora }: CommandSession, config: TrainConfig): Pro
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
-/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights that training started from. */
+/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights from which training started. */
 async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
@@ -262,8 +262,8 @@ const TRUSTING =
   'model to anything, unnoticed.';
 
 /**
- * Returns the config that a room trains by. On-policy becomes mode a of the fully asynchronous pipeline: no sample is stale, and groups are
- * trained in order. Throws InputError for settings that conflict with it.
+ * Returns the config that a room trains by. On-policy becomes the fully asynchronous pipeline with threshold 0: no sample is stale, and
+ * groups are trained in order. Throws InputError for settings that conflict with it.
  */
 function asynchronous(config: TrainConfig, source: string): TrainConfig {
   if (pipelineOf(config).isAsync) return config;

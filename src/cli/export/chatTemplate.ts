@@ -84,7 +84,7 @@ export function exportedTokenizerConfig(
 
 const QUESTION = { role: 'user', content: 'question' };
 
-/** Returns the header of the assistant turn that a template ends with. */
+/** Returns the header of the assistant turn with which a template ends. */
 function generationPrompt(tokenizer: ChatTokenizer): string {
   const closed = tokenizer.applyChatTemplate([QUESTION], { addGenerationPrompt: false });
   return tokenizer.applyChatTemplate([QUESTION]).slice(closed.length);

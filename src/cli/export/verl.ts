@@ -59,7 +59,7 @@ const VERL: Peer = {
     },
     'algorithm.rolloutCorrection.rolloutIsThreshold': (config) => correctionSettings(config).rolloutIsThreshold,
     'algorithm.rolloutCorrection.rolloutRs': (config) => correctionSettings(config).rolloutRs || undefined,
-    // With false, verl recomputes the log-probs, which its two engines need. Only REINFORCE requires true.
+    // With false, verl recomputes the log-probs, as two different engines for rollout and training need. Only REINFORCE requires true.
     'algorithm.rolloutCorrection.bypassMode': (config) => isReinforce(config) || undefined,
     'reward.overlongBuffer.len': ({ reward }) => reward.overlongBuffer.len || undefined,
     'reward.overlongBuffer.penaltyFactor': ({ reward: { overlongBuffer } }) =>

@@ -139,7 +139,7 @@ function removeEmpty(folder: string, outermost: string | undefined): void {
   try {
     for (; outermost !== undefined && folder.startsWith(outermost); folder = dirname(folder)) rmdirSync(folder);
   } catch {
-    // One of them is not empty.
+    // One of the folders is not empty.
   }
 }
 

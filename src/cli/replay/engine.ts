@@ -14,9 +14,9 @@ import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
-/** Source of weights: a checkpoint folder, or the model that the run started from. */
+/** Source of weights: a checkpoint folder, or the model from which the run started. */
 export interface WeightsPlace {
-  /** Undefined = the model that the run started from. */
+  /** Undefined = the model from which the run started. */
   checkpoint: string | undefined;
   /** Description for tables and pages. */
   words: string;

@@ -38,7 +38,8 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
-    if (isGguf(folder)) throw new InputError(`${folder} has no tokenizer. Choose a file that holds a whole model.`);
+    if (isGguf(folder))
+      throw new InputError(`${folder} has no tokenizer. Choose a file that contains a complete model.`);
     throw new InputError(
       `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json. Copy them into its folder.`,
     );
@@ -58,8 +59,8 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
 }
 
 /**
- * Returns the files of a folder or a GGUF file, or downloads those of an address into the cache. A missing folder next to existing ones is not treated as
- * an address.
+ * Returns the files of a folder or a GGUF file, or downloads those of an address into the cache. A missing folder next to existing ones is
+ * not treated as an address.
  */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
   const path = shippedPath(modelOf(given));

@@ -33,7 +33,7 @@ export function runOf(path: string): NamedRun | undefined {
 /** Returns the folder of the run that a path names, otherwise the path. */
 export const runFolderOf = (path: string): string => runOf(path)?.folder ?? path;
 
-/** Returns the model that a path names: that of a run also by its config. Throws InputError for any other config. */
+/** Returns the model that a path names. The config of a run names the run's model. Throws InputError for any other config. */
 export function modelOf(path: string): string {
   const run = runOf(path);
   if (run || !/\.ya?ml$/.test(path) || !existsSync(path)) return run?.model ?? path;
@@ -48,7 +48,7 @@ export interface ConfigFile {
   run?: NamedRun;
 }
 
-/** Reads the config that a path names: a file, or that of a run. Throws InputError. */
+/** Reads the config that a path names: a config file, or the config of a run. Throws InputError. */
 export async function openConfig(path: string): Promise<ConfigFile> {
   const run = runOf(path);
   const shipped = shippedPath(path);
@@ -60,8 +60,8 @@ export async function openConfig(path: string): Promise<ConfigFile> {
 }
 
 /**
- * Like `openConfig`, for a command that trains; the overrides are the user's and those that the path means. A run folder or a checkpoint
- * is resumed from, in its own folder. The config of a run is trained from its start model, even if that run was resumed.
+ * Like `openConfig`, for a command that trains. A run folder or a checkpoint is resumed in its own folder, for which overrides are added to
+ * the user's. The config of a run starts again from the run's start model, even if that run was resumed.
  */
 export async function openTraining(
   path: string,

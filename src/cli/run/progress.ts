@@ -114,6 +114,7 @@ export function timeLeft(history: readonly Metrics[], total: number): number {
 const field = (name: string, value: number | undefined, digits: number) =>
   value === undefined ? '' : `${name} ${fixed(value, digits)}`;
 
+/** Formats seconds as m:ss. */
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;

@@ -125,7 +125,7 @@ class ShownRun implements RunHost<RunSession> {
       say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
     if (!this.#isEstimated && !session.rollouter)
-      // An error here ends step 1 as well, unless trainer.onError skips the sample.
+      // An error of this sample would end step 1 too, unless trainer.onError skips the sample.
       await sayEstimate(this.#run.config, session, estimating.signal).catch(() => undefined);
     this.#isEstimated = true;
   }

@@ -2,7 +2,7 @@
 
 import { ApiError, type CallRequest, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
 
-/** Names of an episode in a request. */
+/** Names by which a request identifies its episode. */
 export interface EpisodeName {
   group?: string | undefined;
   trajectory?: string | undefined;

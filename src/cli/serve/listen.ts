@@ -165,7 +165,7 @@ async function answer(
 }
 
 const LOST = new ApiError(
-  'The GPU device was lost in this call, and what it had computed is dropped. Make it again: it waits for a fresh device.',
+  'The GPU device was lost during this call, so its tokens are dropped. Make the call again: it waits for a new device.',
   { status: 503, code: 'device_lost' },
 );
 

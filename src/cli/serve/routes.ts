@@ -109,7 +109,7 @@ export function routes(run: ServedRun): Routes {
     incomplete_groups: groups.incomplete,
     complete_groups: groups.complete,
     groups_per_step: run.trainBatchSize,
-    /** Requests with each field that was taken and changes nothing. */
+    /** Number of requests by field, for fields that were accepted although they change nothing. */
     hints: groups.hints,
   });
 

@@ -26,7 +26,7 @@ export interface ClientTrainerOptions extends TrainerEvents {
   alone?<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** Selects the groups that a step trains on. */
+/** Selects the groups on which a step trains. */
 export interface ClientStepOptions {
   /** Number of complete groups to wait for and train on; 'all' = those that are complete now. Default: data.trainBatchSize. */
   groups?: number | 'all';
@@ -44,7 +44,7 @@ export class ClientTrainer {
   #stepping: Promise<unknown> = Promise.resolve();
   #alone: NonNullable<ClientTrainerOptions['alone']> = (work) => work();
 
-  /** Throws InputError for settings that clients cannot be combined with. */
+  /** Throws InputError for settings that cannot be combined with clients. */
   constructor({ config, engine, task = NO_TASK, limits = {}, alone, ...events }: ClientTrainerOptions) {
     this.#config = config;
     if (alone) this.#alone = alone;

@@ -10,7 +10,7 @@ import type { ClientTrajectory } from './trajectory.ts';
 
 export interface Group {
   key: string;
-  /** Caller that all its episodes belong to. */
+  /** Caller to which all its episodes belong. */
   owner?: string;
   /** Number of the group, unique in the run. Tells groups apart in a step. */
   number: number;
@@ -89,7 +89,7 @@ export function hasEqualReplies({ rewarded }: Group): boolean {
   return rewarded.length > 1 && new Set(texts.map((rows) => rows.join(';'))).size === 1;
 }
 
-/** Returns the number of updates between the weights that sampled the oldest token and those that step `step` starts from. */
+/** Returns the number of updates between the weights that sampled the oldest token and those from which step `step` starts. */
 export function stalenessMax(samples: readonly Sample[], step: number): number {
   const versions = samples.flatMap(({ trajectory: { mask, weightVersions } }) =>
     [...(weightVersions ?? [])].filter((_, t) => mask[t] === 1),

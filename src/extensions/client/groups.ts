@@ -457,7 +457,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#incomplete = this.#incomplete.filter((other) => other !== group);
   }
 
-  /** Tells once that so many episodes wait for a reward that a step could have been trained on them. */
+  /** Says once that as many episodes wait for a reward as a step needs. */
   #noteUnrewarded(): void {
     const { data, rollout } = this.#config;
     if (this.size < data.trainBatchSize * rollout.n || this.unrewarded < data.trainBatchSize * rollout.n) return;

@@ -1,4 +1,4 @@
-/** Limits of a client run, and a check of settings that clients cannot be combined with. */
+/** Limits of a client run, and a check of settings that cannot be combined with clients. */
 
 import { InputError } from '../../errors.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
@@ -54,7 +54,7 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
   ].find(([, isSet]) => isSet)?.[0];
   if (wrong)
     throw new InputError(
-      `${wrong} is set, but clients make the samples and give the rewards of this run. Leave it out.`,
+      `${wrong} is set, but in this run clients make the samples and set the rewards. Leave it out.`,
     );
 }
 

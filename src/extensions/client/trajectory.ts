@@ -34,7 +34,7 @@ export interface TrajectoryHost {
   timeoutMs: number;
   /** Adds to a metric of the current step. */
   count(metric: string): void;
-  /** Counts the fields of a request that were taken and change nothing. */
+  /** Counts the fields of a request that were accepted but change nothing. */
   takeHints(names: readonly string[]): void;
   /** Adds to the number of calls in flight. */
   inFlight(calls: 1 | -1): void;
@@ -79,7 +79,7 @@ export class ClientTrajectory {
   readonly name: string | undefined;
   /** Owner from the options. */
   readonly owner: string | undefined;
-  /** 'open' until it is rewarded or aborted. */
+  /** 'open' until the episode is rewarded or aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';
   /** Messages of the first call, before the first reply. */
   start: readonly ChatMessage[] = [];

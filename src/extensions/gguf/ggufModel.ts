@@ -191,8 +191,8 @@ function templateMetadata(source: unknown): [string, GgufValue][] {
 }
 
 const UNKNOWN_SPLITTING =
-  'the tokenizer splits text by a rule of its own, which llama.cpp does not have; it will use that of GPT-2, and may cut words into ' +
-  'other tokens than the model was trained on. Prompts given as token ids are exact.';
+  "llama.cpp does not have the rule by which the tokenizer splits text, and uses GPT-2's. It can split words into other tokens than " +
+  'the model was trained on. Prompts given as token ids are exact.';
 
 /** llama.cpp selects rules for splitting text by name. */
 const KNOWN_SPLITTINGS = new Map(Object.entries(SPLITTINGS).map(([name, regex]) => [regex, name]));

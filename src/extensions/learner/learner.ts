@@ -103,11 +103,13 @@ export class Learner {
    * Adds the gradient of a loss over the rows to the gradient accumulated since the last `optimStep`. Each call is one mini-batch. Its loss
    * is divided by its own rows or tokens, unless `globalBatchSize` or `batchNumTokens` give those of the complete update. With
    * `skipZeroAdvantages`, rows whose advantages are all 0 are skipped if they cannot change the policy; their log-probs are NaN.
+   *
+   * Throws InputError for invalid rows, options or WGSL, and UserCodeError if a function fails; the accumulated gradient is then as before
+   * the call. A device error drops the accumulated gradient.
+   *
    * @param loss a name: a method (grpo, dapo, gspo, cispo, ...) or a lossMode (vanilla, ...) with its published settings, or
    *   cross_entropy or importance_sampling, which are sums over tokens; or a `defineLoss` object; or a function of all rows. Default:
    *   the config's
-   * Throws InputError for invalid rows, options or WGSL, and UserCodeError if a function fails. None of their gradient is kept. A device
-   * error drops the accumulated gradient.
    */
   async forwardBackward(
     rows: readonly TrainRow[],
@@ -217,7 +219,7 @@ export class Learner {
     return this.#turns.alone(async () => {
       if (this.#accumulated > 0)
         throw new InputError(
-          'saveState: a state cannot hold the gradient that is there. Call optimStep or zeroGrad before it.',
+          'saveState: a gradient is accumulated, which a state cannot contain. Call optimStep or zeroGrad first.',
         );
       return this.#export();
     });

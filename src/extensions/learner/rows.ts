@@ -91,7 +91,7 @@ function checkedRow(what: string, row: Row, { vocabSize, maxPositions }: RowLimi
       `${what} has ${T} tokens. At most ${maxPositions} fit (data.maxPromptLength + data.maxResponseLength).`,
     );
   if (marks.length !== T)
-    throw new InputError(`${what} has a mask of ${marks.length} for ${T} tokens. Give one per token.`);
+    throw new InputError(`${what} has ${marks.length} mask values for ${T} tokens. Give one per token.`);
   const odd = marks.findIndex((mark) => mark !== 0 && mark !== 1);
   if (odd >= 0)
     throw new InputError(`${what}: mask[${odd}] is ${shown(marks[odd])}; allowed: 1 (trained) or 0 (not trained).`);

@@ -34,7 +34,7 @@ export interface SampleOptions extends Pick<
   | 'stop'
   | 'includeStopStrInOutput'
 > {
-  /** 0 = greedy (log-probs are then those of temperature 1). */
+  /** 0 = greedy; the log-probabilities are then computed at temperature 1. */
   temperature?: number | undefined;
   /** Maximum number of tokens to sample, up to `data.maxResponseLength`. */
   maxTokens?: number | undefined;
@@ -111,7 +111,7 @@ export interface LossOptions extends Pick<ActorInput, 'policyLoss' | Flagged<typ
    * calls.
    */
   globalBatchSize?: number | undefined;
-  /** Number of trained tokens of the complete update, the divisor of token-mean. Default: those of this call. */
+  /** Number of trained tokens of the complete update, the divisor of token-mean. Default: the tokens of this call. */
   batchNumTokens?: number | undefined;
   /** Divisor of seq-mean-token-sum-norm. Default: `data.maxResponseLength`. */
   maxResponseLength?: number | undefined;

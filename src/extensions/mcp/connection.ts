@@ -1,4 +1,4 @@
-/** Opens a connection to an MCP server with the official SDK, which is loaded here. */
+/** Opens a connection to an MCP server with the official SDK, which is loaded on first use. */
 
 import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
@@ -85,7 +85,7 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
 }
 
 const END_SESSION_MS = 2000;
-/** For time limits of the SDK where another one holds. */
+/** Milliseconds for time limits of the SDK that must never apply, because another limit does. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Rejects with `message` if the signal aborts first. */

@@ -72,7 +72,10 @@ class Reader {
     return {};
   }
 
-  /** Converts a part without its texts: a reference, choices, types, or alternatives of which it has no type itself. */
+  /**
+   * Converts a part without its descriptions. The part is a reference, a list of choices, one or more types, or, without a type, a list of
+   * alternatives.
+   */
   #value(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
     if (typeof part['$ref'] === 'string') return this.#referred(part['$ref'], depth, within);
     const choices = this.#choices(part);
@@ -190,7 +193,7 @@ function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
 
 const combined = (part: Json): unknown[] => ['allOf', 'anyOf', 'oneOf'].flatMap((keyword) => listOf(part[keyword]));
 
-/** True unless a part of a combination only says which members are required. */
+/** False if an alternative only lists required members and has no type or members of its own. */
 const namesMembers = (part: unknown): boolean => !isObject(part) || Object.keys(part).some((key) => key !== 'required');
 
 const own = (members: Json, name: string): unknown => (Object.hasOwn(members, name) ? members[name] : undefined);

@@ -136,7 +136,7 @@ function addressOf(server: string | URL | McpCommand, { allowHttp = false, heade
     );
   if (url.username !== '' || url.password !== '')
     throw new InputError(
-      `The address of the MCP server ${url.host} holds a name or a password. Send it in \`headers\`.`,
+      `The address of the MCP server ${url.host} contains a name or a password. Send it in \`headers\`.`,
     );
   const isLocal = isLoopback(url.hostname);
   if (url.protocol === 'http:' && !isLocal && !allowHttp)

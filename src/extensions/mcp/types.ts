@@ -8,7 +8,7 @@ export interface McpCommand {
   args?: readonly string[];
   /** Environment variables, in addition to HOME, PATH and the like from this process. */
   env?: Readonly<Record<string, string>>;
-  /** Working folder. Default: that of this process. */
+  /** Working folder. Default: the folder of this process. */
   cwd?: string;
 }
 

@@ -44,7 +44,7 @@ export interface Credential {
   address: string;
   /** A seed, or `user:password` for a server with its own users. */
   code: string;
-  /** Owner of the inbox that answers arrive in. */
+  /** Owner of the inbox in which answers arrive. */
   inbox: string;
   name: string;
   /** Names of server and code in error messages. Default: a room, and its join code. */

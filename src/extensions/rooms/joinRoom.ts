@@ -227,7 +227,10 @@ class RoomWorker {
     );
   }
 
-  /** Loads the weights of a prompt, after the groups that were taken before it: all tokens of a group are by its prompt's weights. */
+  /**
+   * Loads the weights that a prompt names. Waits first until the groups taken before have ended, because all tokens of a group must be
+   * sampled by the weights of its own prompt.
+   */
   #turnTo(weights: Weights): void {
     if (isSameWeights(weights, this.#next)) return;
     this.#next = weights;
@@ -248,7 +251,7 @@ class RoomWorker {
     const { key, engine, room } = this.#parts;
     try {
       await turning;
-      // The weights were dropped, so the controller has offered the group again. Or it is of a controller that returned to older weights.
+      // Skip the group: the room no longer has its weights and has offered it again, or the controller has returned to older weights.
       const isReady = room.verifies
         ? isSameWeights(prompt.weights, this.#weights)
         : prompt.weights.version <= this.#weights.version;
@@ -270,7 +273,8 @@ class RoomWorker {
         `A sample has ${bytes.length} bytes, and the room's server takes ${most}. It needs a larger max_payload.`,
       );
     const subject = SAMPLES.subjectOf(key.id, uid);
-    // The server ignores a second message of an id, so no other worker may know the id before.
+    // The id of the message is its signature, because the server ignores a second message with the same id, and no other worker can know a
+    // signature beforehand.
     const msgID = signatureOf(bytes);
     await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID }), signal);
     const { response } = record.columns;

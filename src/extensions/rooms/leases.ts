@@ -23,7 +23,7 @@ interface Offer {
   isWanted: boolean;
   /** Number of workers that can have the group at the same time. */
   copies: number;
-  /** Leases by worker, also those whose time is over. */
+  /** Leases by worker, including expired ones. */
   leases: Map<string, Lease>;
 }
 

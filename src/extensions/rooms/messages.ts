@@ -23,7 +23,7 @@ const problem = v.pipe(
 /** A line of text from others that is printed. Control characters are refused, because they could move a terminal's cursor. */
 const line = (most: number) => v.pipe(text(most), v.regex(/^\P{Cc}*$/u));
 
-/** A worker's request to join: its name, and the public key that its samples are signed with. */
+/** A worker's request to join: its name, and the public key with which its samples are signed. */
 const JOINING = v.object({
   name: line(64),
   key: v.pipe(v.string(), v.regex(/^U[A-Z2-7]{55}$/)),
@@ -70,7 +70,7 @@ const STATUS = v.object({
   adapter: line(200),
   /** Version of the worker's weights. */
   version: whole,
-  /** Groups in flight. The others of the worker go to other workers in time. */
+  /** Groups that the worker still generates. Its other groups go to other workers after a while. */
   groups: v.pipe(v.array(text(200)), v.maxLength(1000)),
   /** Number of tokens since the worker joined. */
   tokens: whole,

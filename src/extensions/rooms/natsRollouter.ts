@@ -25,7 +25,7 @@ import { signedBy } from './tickets.ts';
 /**
  * Checks a sample of a group that was offered with the weights of `version`. Returns the reason for a rejection in a few words, under which
  * it is counted, or the record to train on. Undefined accepts the record unchanged. `again` = another worker's sample was accepted before.
- * The tag `near` of a record counts its tokens within the tolerance that are not the very draw.
+ * The tag `near` of a record counts its near tokens: within the tolerance, but not exactly the draw of their key.
  */
 export type CheckSample = (
   record: ExperienceRecord,
@@ -90,7 +90,7 @@ export class NatsRollouter implements Rollouter {
   /** The newest started group, by step and number. Earlier groups that are not in flight have ended. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
-  /** Versions of the last syncs, newest first: those that a group can be trained by. */
+  /** Weight versions whose groups can still be trained on, newest first. */
   #versions: number[] = [];
   /** Samples that two workers generated: the same tokens, different ones with a near token, and different ones without. */
   readonly #second = { same: 0, near: 0, differ: 0 };
@@ -320,7 +320,7 @@ export class NatsRollouter implements Rollouter {
   }
 }
 
-/** State between the start and the next `close`. */
+/** State of the rollouter from its start to `close`: the signal that ends its work, and its first failure. */
 class Life {
   readonly ending = new AbortController();
   readonly failed: Promise<never>;

@@ -22,7 +22,7 @@ export interface RoomOptions {
   maxWorkers?: number;
   /** Milliseconds without a sign of life after which a group goes to another worker. */
   ackWaitMs?: number;
-  /** Milliseconds after which a group goes to another worker also. Default: ten minutes. */
+  /** Milliseconds after which a second worker gets the group too. Default: ten minutes. */
   deadlineMs?: number;
   /** Maximum number of groups of one worker at the same time. Default: 16. */
   maxHeld?: number;
@@ -36,13 +36,19 @@ export interface RoomOptions {
   resume?: boolean;
   /** Stores the files that new workers read. Called before the first worker is admitted. */
   prepare?: (weights: WeightStore) => Promise<void>;
-  /** Returns the time in milliseconds, by which workers are silent and groups too long in flight. Default: the system's clock. */
+  /**
+   * Returns the current time in milliseconds. It decides when a worker counts as silent and when a group is in flight for too long.
+   * Default: the system's clock.
+   */
   now?: () => number;
   /** Called with a sentence when a worker joins, leaves or is excluded. */
   say?: (line: string) => void;
 }
 
-/** `heardAt` of a worker that has left. Its signatures are checked at the same time, so that an earlier message can follow. */
+/**
+ * `heardAt` of a worker that has left. Signatures are checked in parallel, so a message that the worker sent earlier can be handled after
+ * its farewell.
+ */
 const LEFT = -Infinity;
 
 /** Counts of a worker's samples by result. */
@@ -273,7 +279,7 @@ export class RoomHost {
     const worker = workerOf(message.subject);
     try {
       read('take', await textSignedBy(worker, message.data));
-      // A worker of an earlier controller is not known yet. One that was not admitted waits in vain.
+      // A worker that an earlier controller admitted is admitted here. A worker that is refused gets no answer.
       if (this.#refusalOf(worker) !== undefined) return;
       const counts = this.countsOf(worker);
       if (counts.heardAt === LEFT) return; // sent before it left

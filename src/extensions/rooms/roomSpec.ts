@@ -1,4 +1,4 @@
-/** Reads a worker's engine settings from the room: config, model, tokenizer, and the weights that training started from. */
+/** Reads a worker's engine settings from the room: config, model, tokenizer, and the weights from which training started. */
 
 import { InputError } from '../../errors.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';

@@ -20,7 +20,7 @@ export class Signal {
   }
 }
 
-/** Returns a signal that happens once all of these have. */
+/** Returns a signal that happens once all `signals` have happened. */
 export function all(signals: readonly Signal[]): Signal {
   const every = new Signal();
   let left = signals.length;

@@ -16,11 +16,11 @@ interface Turn {
 
 /** A sample in flight. */
 interface SampleState {
-  /** Tokens of its context at the end of its last turn. */
+  /** Tokens of the sample's context at the end of its last turn. */
   tokens: number;
-  /** Current turn; absent while its tools run. */
+  /** Current turn of the sample; undefined while its tools run. */
   turn?: Turn | undefined;
-  /** Share of its cache that was dropped since then. */
+  /** Share of the sample's cache that was dropped since its last turn. */
   forgotten: number;
 }
 

@@ -18,7 +18,7 @@ export interface Room {
 /** Samples of one prompt. */
 export interface Group {
   samples: readonly SampleWork[];
-  /** Seconds to train on them, on one device. */
+  /** Seconds to train on the group's samples, on one device. */
   trainSeconds: number;
   /** Version of the weights with which the group started. */
   version: number;
@@ -43,13 +43,13 @@ export class Rollouter {
   readonly #settings: Schedule;
   readonly #room: Room | undefined;
   readonly #stream: Iterator<Omit<Group, 'version'>, never>;
-  /** Number of groups that the run trains on. */
+  /** Number of groups on which the run trains. */
   readonly #total: number;
   #begun = 0;
   #begunSinceSync = 0;
-  /** Groups that were started and not taken yet, in that order. */
+  /** Groups that were started and not taken yet, in the order of their start. */
   readonly #groups = new Set<Group>();
-  /** Finished groups among these, in the order in which they finished. */
+  /** Finished groups of `#groups`, in the order in which they finished. */
   readonly #done: Group[] = [];
   #ended = new Signal();
   /** Groups that wait for a worker of the room; `#held` counts those of each worker. */

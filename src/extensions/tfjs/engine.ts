@@ -75,7 +75,7 @@ function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: numb
   );
 }
 
-/** The way of a block's gradient from tfjs into the arena. */
+/** Buffers through which the gradient of a block is copied from tfjs to the arena. */
 interface Route {
   /** One buffer for all blocks in turn. Its views are stable, which bind groups need, although tfjs's buffers change. */
   inbox: View;

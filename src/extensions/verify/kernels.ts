@@ -67,7 +67,7 @@ export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   return checks;
 }
 
-/** Returns |WGSL - row| / |row| of the gradients of a loss. @param loss the loss of `spec`, if it has no name */
+/** Returns |WGSL - row| / |row| of the gradients of a loss. @param loss the loss itself; by default the one that `spec` names */
 export async function lossError(
   gpu: Gpu,
   spec: PolicyLossSpec,

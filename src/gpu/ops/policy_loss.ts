@@ -55,7 +55,7 @@ function joined<R extends string, W extends string>(
   for (const name of Object.keys(numbers)) params[name] = 'f32';
   if (Object.keys(params).length > MOST_PARAMS)
     throw new InputError(
-      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} numbers. There is room for ${MOST_PARAMS - Object.keys(own).length}.`,
+      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} numbers. At most ${MOST_PARAMS - Object.keys(own).length} are allowed.`,
     );
   const fields = Object.entries(params).map(([name, type]) => `  ${name}: ${type},`);
   const head = ['struct Params {', ...fields, '}', ''];

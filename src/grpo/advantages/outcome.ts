@@ -6,7 +6,7 @@
 
 export type GroupId = number | string;
 
-/** Added to a standard deviation before dividing by it. */
+/** Constant that is added to a standard deviation before a division by the sum. */
 const EPSILON = 1e-6;
 
 /** Returns sample indices by group, in order of first appearance. Samples without a reward are omitted. */
@@ -116,7 +116,7 @@ export function opo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, leng
  */
 export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, normByStd = true): Float64Array {
   return perGroup(rewards, groups, (rs) => {
-    if (rs.length < 2) throw new RangeError('grpo_passk needs at least 2 samples a group. Raise rollout.n.');
+    if (rs.length < 2) throw new RangeError('grpo_passk needs at least 2 samples per group. Raise rollout.n.');
     const order = rs.map((_, k) => k).sort((a, b) => rs[b] - rs[a]);
     const gap = rs[order[0]] - rs[order[1]];
     const advantages = rs.map(() => 0);

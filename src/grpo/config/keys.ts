@@ -58,7 +58,7 @@ type About = {
 /** Notes, or only the reason. */
 type Notes = string | About;
 
-/** Notes of a key, and facts that its constructor knows. */
+/** Notes of a key, with its unit and its range. */
 type KeyDoc = About & {
   /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
   unit: string;
@@ -66,7 +66,7 @@ type KeyDoc = About & {
   range: string;
 };
 
-/** Notes as the key's type retains them, so that `Flagged` finds its flags. */
+/** Type of a key's notes. It keeps the flags `live` and `ofLoss` as types, so that `Flagged` can select keys by them. */
 type DocOf<N> = KeyDoc & (N extends About ? Pick<N, keyof N & ('live' | 'ofLoss')> : unknown);
 
 /** Paths of the keys in a part that have the flag. */
@@ -111,7 +111,7 @@ const key = <const S extends v.GenericSchema, const D, const N extends Notes>(
   unit: string,
   notes: N,
 ) =>
-  // TypeScript cannot compare a default of a generic type with its schema. The constructors below do.
+  // TypeScript cannot check here that the default fits the schema. The constructors below have concrete types, so it is checked there.
   v.optional(required(schema, range, unit, notes), byDefault as never) as v.OptionalSchema<
     Noted<S, N>,
     D extends undefined ? undefined : never
@@ -180,7 +180,7 @@ export const flag = <const D extends boolean | undefined, const N extends Notes>
 export const flagOrAuto = <const N extends Notes>(notes: N) =>
   key('auto', v.union([v.picklist(['auto']), v.boolean()]), 'auto | true | false', '', notes);
 
-/** A flag, or a count of a unit. */
+/** A boolean, or a count in `unit`. */
 export const flagOrCount = <const N extends Notes>(byDefault: boolean, unit: string, notes: N) =>
   key(byDefault, v.union([v.boolean(), integer(unit, 1)]), 'true | false | integer >= 1', unit, notes);
 
@@ -287,7 +287,7 @@ export const names = <
   return key(byDefault, v.union([one, several]), `some of ${options.join(', ')}`, '', notes);
 };
 
-/** Named values, which their reader checks. */
+/** Named values of any kind. The code that reads the values checks them. */
 export const options = <const N extends Notes>(notes: N) =>
   key({}, v.record(v.string(), v.union([v.string(), finite, v.boolean()])), 'named values', '', notes);
 

@@ -48,7 +48,10 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
   return { tree, gaveWay };
 }
 
-/** Names the last override that an error is about: one of its keys, a part around them, or a key inside. */
+/**
+ * Adds to an error the last override that can have caused it: one that sets a key of the error, a part with such a key, or a key below
+ * one.
+ */
 export function blameOverride(error: ConfigError, overrides: readonly Override[]): ConfigError {
   const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);
   const keyOf = ({ path }: Override) => error.keys.find((key) => isIn(key, path) || isIn(path, key));

@@ -38,7 +38,7 @@ export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
     config.actor.ppoMiniBatchSize = nearestDivisor(config.data.trainBatchSize, config.actor.ppoMiniBatchSize);
   config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
-  // Replaced once the training problems are counted.
+  // Without a limit for now: `withTotalSteps` sets the number of steps once the training problems are counted.
   if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity;
   checkTrainRules(config, source);
   return config;
@@ -75,7 +75,7 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
 /** Like `resolveSftConfig`, for the content of a file. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
-  // Without this, the default number of steps would win over the written share.
+  // Removes the default number of warm-up steps, which would override the share that the user has set.
   const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
   const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
   const config = validate(SFT_SCHEMA, written, source);
@@ -141,7 +141,7 @@ function refusal(schema: v.GenericSchema, source: string, tree: unknown, issues:
   return new ConfigError(source, [written], `${hint}${furtherNames(schema, tree, written)}`);
 }
 
-/** Most names of another trainer that one error lists. */
+/** Maximum number of names of another trainer that one error lists. */
 const SHOWN_NAMES = 12;
 
 /** Returns a sentence on the other keys of a config that are names of TRL or verl; '' without any. */
@@ -172,7 +172,7 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
 }
 
-/** Values of other trainers that other programs provide here. */
+/** Values that other trainers accept, each with the program to use here instead. */
 const ELSEWHERE: readonly (readonly [key: string, value: RegExp, remedy: string])[] = [
   [
     'trainer.logger',

@@ -188,8 +188,8 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     keys: ['algorithm.rolloutCorrection.rolloutIs', 'actor.policyLoss.lossMode'],
     when: (c) => c.actor.policyLoss.lossMode === 'vespo' && c.algorithm.rolloutCorrection.rolloutIs === 'sequence',
     say:
-      'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
-      'sequence itself. Set it to "token", or remove it.',
+      'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO itself computes the ' +
+      'weight of a sequence from those of its tokens. Set it to "token", or remove it.',
   },
   {
     keys: [
@@ -260,7 +260,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.greaterIsBetter', 'trainer.metricForBestModel'],
     when: ({ trainer }) => trainer.greaterIsBetter !== undefined && trainer.metricForBestModel === undefined,
-    say: 'trainer.greaterIsBetter says how trainer.metricForBestModel compares, which is not set. Set it or leave both out.',
+    say: 'trainer.greaterIsBetter is set, but trainer.metricForBestModel, which it belongs to, is missing. Set it or leave both out.',
   },
   {
     keys: ['actor.entropyCoeffMin', 'actor.entropyCoeffMax'],
@@ -301,13 +301,13 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     when: (c) => c.trainer.testFreq % pipelineOf(c).syncSteps !== 0,
     say: (c) =>
       `trainer.testFreq is ${c.trainer.testFreq}, but rollout gets the weights every asyncTraining.triggerParameterSyncStep = ` +
-      `${pipelineOf(c).syncSteps} steps, and an evaluation is of those. The nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
+      `${pipelineOf(c).syncSteps} steps, and an evaluation uses those weights. The nearest valid value is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
   },
   {
     keys: ['asyncTraining.maxOffPolicyThreshold', 'asyncTraining.stalenessThreshold'],
     when: (c) =>
       c.trainer.pipeline === 'fully-async' && pipelineOf(c).maxAge < Math.ceil(c.asyncTraining.stalenessThreshold),
-    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} leaves older groups, which would be dropped. Raise the first or lower the second.',
+    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} lets groups get older than that, and they would be dropped. Raise the first or lower the second.',
   },
   {
     keys: ['trainer.stopWhen.metric'],
@@ -317,7 +317,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.stopWhen.metric', 'trainer.testFreq'],
     when: ({ trainer }) => trainer.stopWhen?.metric.startsWith('val-') === true && trainer.testFreq <= 0,
-    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated on the way. Set it, say to 10.',
+    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated during the run. Set trainer.testFreq, for example to 10.',
   },
   {
     keys: ['data.difficulty.hard', 'data.difficulty.easy'],
@@ -338,7 +338,7 @@ function notAsync(key: string, why: string, when: (config: TrainConfig) => boole
 type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; lrWarmupStepsRatio: number };
 
 /**
- * Rules of an optimizer, which must read every key that is set, and of its schedule.
+ * Rules of an optimizer and of its schedule. A key that the chosen optimizer does not read must not be set.
  * @param part its place in the config
  */
 function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
@@ -398,8 +398,8 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
     keys: ['model.hiddenSize', 'model.numAttentionHeads'],
     when: ({ model }) => model.hiddenSize % (2 * model.numAttentionHeads) !== 0,
     say: ({ model }) =>
-      `model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even parts. ` +
-      `The nearest that works is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
+      `model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} attention heads cannot divide into even parts. ` +
+      `The nearest valid value is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
   },
   {
     keys: ['model.numKeyValueHeads', 'model.numAttentionHeads'],

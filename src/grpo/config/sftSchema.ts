@@ -102,7 +102,11 @@ export const SFT_SCHEMA = part({
         ['constant', 'cosine', 'linear'],
         'Schedule of the learning rate. cosine and linear fall to 0 at the last step.',
       ),
-      lrWarmupSteps: countOrOff(20, 'updates', 'Linear rise from 0 to lr. Default: 0 if only the next key is set.'),
+      lrWarmupSteps: countOrOff(
+        20,
+        'updates',
+        'Updates of the linear rise from 0 to lr. Default: 0 if only lrWarmupStepsRatio is set.',
+      ),
       lrWarmupStepsRatio: number(
         0,
         SHARE,

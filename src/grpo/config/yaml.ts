@@ -46,7 +46,7 @@ function valueOf(text: string, what: string): unknown {
   try {
     return document.toJS() as unknown;
   } catch (error) {
-    // An unknown alias, or aliases that multiply each other.
+    // The parser throws for an unknown alias, and for aliases that contain each other many times.
     if (error instanceof ReferenceError) throw new InputError(`${what} is not YAML: ${shortened(error.message)}.`);
     throw error;
   }

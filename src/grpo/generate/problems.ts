@@ -23,7 +23,7 @@ const MAX_LEFT_OUT = 10_000;
 /** Hands out a task's training problems, and fetches those of the next step ahead of time. */
 export class ProblemQueue {
   readonly #task: Task;
-  /** Parts of the task that prompts are written with. */
+  /** Parts of the task with which prompts are written. */
   #parts: Pick<Task, 'name' | 'tools' | 'environments'>;
   readonly #config: TrainConfig;
   readonly #tokenizer: ChatTokenizer;
@@ -173,7 +173,7 @@ export class ProblemQueue {
     }
   }
 
-  /** Sets the tools that prompts are written with from now on. */
+  /** Sets the tools with which prompts are written from now on. */
   useTools(tools: Task['tools']): void {
     const { name, environments } = this.#task;
     this.#parts = { name, ...(environments && { environments }), ...(tools && { tools }) };

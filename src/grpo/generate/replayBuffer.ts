@@ -95,7 +95,7 @@ function decodeGroups(state: unknown): StoredGroup[] {
     // The group does not have the right shape; the error follows below.
   }
   throw new InputError(
-    "The checkpoint's replay buffer holds what is not a group of samples: it is damaged. Use another checkpoint.",
+    "The checkpoint's replay buffer contains a value that is not a group of samples. The checkpoint is damaged: use another one.",
   );
 }
 

@@ -87,6 +87,7 @@ export const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 
 /** A missing number is null; it is NaN if the state was never JSON text. */
 const amount = v.nullable(v.union([v.number(), v.nan()]));
+/** Schema of a saved reward. Missing numbers become NaN. */
 export const savedReward = v.pipe(
   v.looseObject({ score: amount, acc: amount }),
   v.transform((value) => withMissing(value as unknown as Reward)),

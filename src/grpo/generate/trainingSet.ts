@@ -148,7 +148,7 @@ function problemsAtOnce(name: string, count: number, give: (index: number) => Pr
     if (!(problem instanceof Promise)) return problem;
     problem.catch(() => {});
     throw new InputError(
-      `trainer.totalEpochs with data.filterOverlongPrompts counts problems before the run, but task "${name}" gives promises of them. ` +
+      `trainer.totalEpochs with data.filterOverlongPrompts counts problems before the run, but task "${name}" returns promises of them. ` +
         'Set trainer.totalTrainingSteps, or leave data.filterOverlongPrompts out.',
     );
   });

@@ -3,7 +3,7 @@ import { clamp, defineLoss, type LossNumbers, type TokenRow } from './types.ts';
 /** Keeps verl's numbers for sequences without a trained token. */
 const EPSILON = 1e-8;
 
-/** The token's log ratio after clipping in log space, on the side that its advantage pushes to. */
+/** The token's log ratio after clipping in log space, on the side to which its advantage pushes. */
 function clippedLogRatio({ clipRatioLow, clipRatioHigh }: LossNumbers, token: TokenRow): number {
   const raw = token.logp - token.oldLogp;
   const bounded = clamp(raw, -clipRatioLow, clipRatioHigh);

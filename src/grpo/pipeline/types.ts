@@ -9,7 +9,7 @@ import type { Problem } from '../../tasks/task.ts';
 
 /** Cost of one weight transfer. */
 export interface WeightTransfer {
-  /** Version of the policy that rollout samples with from now on. */
+  /** Version of the policy with which rollout samples from now on. */
   version: number;
   /** Bytes moved between buffers, devices or machines; 0 if rollout reads the trained buffers. */
   bytes: number;
@@ -35,12 +35,12 @@ export interface CheckpointEngine {
 
 /** A group to generate: one problem, `rollout.n` samples. */
 export interface PromptGroup {
-  /** Number of its problem; its samples share it. */
+  /** Number of the group's problem, which all its samples share. */
   number: number;
   /** Index of the problem in the task, if problems are sampled by difficulty. */
   index?: number | undefined;
   problem: Problem;
-  /** Step that started it. Together with `number`, it makes the group's random keys (`randomKey`) unique. */
+  /** Step that started the group. Together with `number`, it makes the group's random keys (`randomKey`) unique. */
   step: number;
 }
 

@@ -24,7 +24,7 @@ export interface RecordOrigin {
   uid: string;
   /** Index of the sample in its group. */
   sample: number;
-  /** Worker that generated it; 'local' = this device. */
+  /** Worker that generated the sample; 'local' = this device. */
   worker: string;
 }
 

@@ -52,7 +52,7 @@ export interface SampleTokens {
 
 /** Entries of a mini-batch in sample order, and their split into micro-batches. */
 export interface MiniBatch {
-  /** Indices of its samples in the step. */
+  /** Indices of the mini-batch's samples in the step. */
   samples: number[];
   microBatches: MicroBatch[];
   /** First entry of each micro-batch. */

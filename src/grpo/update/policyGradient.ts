@@ -83,7 +83,7 @@ interface CurrentPolicy {
   result: CurrentPolicyResult;
 }
 
-/** Model that the gradient is computed with. */
+/** Model with which the gradient is computed. */
 export type GradientModel = Pick<ModelEngine, 'name' | 'logProbs' | 'forwardBackward'>;
 
 /** A policy loss with its numbers and its KL and entropy terms, over a model. */

@@ -57,7 +57,7 @@ export class PolicyStep {
     this.#updater = new PolicyUpdater(config, this.#options.engine, loss, this.#options.isOwnSize);
   }
 
-  /** Computes log-probs and baselines if a setting needs them, and the tokens that the update trains on. */
+  /** Computes log-probs and baselines if a setting needs them, and the tokens on which the update trains. */
   async inputs(samples: Sample[], step: number, timer: StepTimer): Promise<StepInputs> {
     const { engine, advantage, baselines: baselinesOf } = this.#options;
     const updater = this.#updater;

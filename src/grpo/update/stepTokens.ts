@@ -44,7 +44,7 @@ export interface StepExtras {
 }
 
 export interface StepTokens extends SampleTokens {
-  /** [N] rewards that the advantages were computed from. */
+  /** [N] rewards from which the advantages were computed. */
   rewards: number[];
   /** One array per sample, for `lossWeights`; undefined without importance weights. */
   isWeights?: Float64Array[];

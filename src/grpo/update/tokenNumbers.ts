@@ -3,7 +3,7 @@
 import type { MiniBatch, Sample } from './batch.ts';
 import type { AccumulatedMiniBatch, PolicyGradient, TokenLosses } from './policyGradient.ts';
 
-/** One array per sample, as long as its response; 0 for a token that is not trained on. */
+/** One array per sample, as long as its response; 0 for a token without training. */
 export interface TokenNumbers {
   /** pi(token) at the weights of its gradient, divided by the policy in the ratio's denominator. */
   ratio: Float64Array[];
@@ -24,9 +24,9 @@ export interface TokenNumbers {
 export interface UpdatedTokens extends TokenNumbers {
   /** 1 = went through forward and backward; 0 also for samples that were skipped because all their advantages are 0. */
   trained: Float64Array[];
-  /** Log-prob at the weights of its gradient, natural log. */
+  /** Log-prob of the token at the weights that its gradient was computed with, natural log. */
   logProb: Float64Array[];
-  /** Entropy in nats, at those weights, of the distribution that the token was sampled from. */
+  /** Entropy in nats, at those weights, of the distribution from which the token was sampled. */
   entropy: Float64Array[];
 }
 

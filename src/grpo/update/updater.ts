@@ -136,7 +136,7 @@ export class PolicyUpdater {
     const { batch, inputs, outputs } = done;
     const [{ gradNorm, skipped }, { lossMetrics, probsDiff }] = await bothDone(stepping, () => ({
       lossMetrics: this.#gradient.metrics(done),
-      // Only before the first update is the policy the one that sampled.
+      // Only before its first update is the policy still the one that sampled.
       probsDiff: index === 0 ? rolloutProbsDiff(gatherEntries(batch, rolloutLogProbsOf(step)), outputs.logProbs) : {},
     }));
     const metrics = {

@@ -56,7 +56,7 @@ const MAX_GGUF_BYTES = 2 ** 36;
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
   const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
-  if (username || password) throw new InputError('HF_ENDPOINT holds a user name or a password. Leave them out.');
+  if (username || password) throw new InputError('HF_ENDPOINT contains a user name or a password. Remove it.');
   const gguf = await ggufPlace(model, store, options);
   if (gguf) return fetchGguf(gguf, store, { ...options, token: tokenFor(gguf.url, origin, options.token) });
   const place = isUrl(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
@@ -236,7 +236,7 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
   return token;
 }
 
-/** Source of files, and the folder of the store that they are saved in. */
+/** Source of files, and the folder of the store in which they are saved. */
 interface Place {
   url: string;
   folder: string;
@@ -247,7 +247,7 @@ interface Place {
 function urlPlace(model: string): Place {
   const { href, host, pathname, search, username, password } = addressOf(model, 'The model address');
   if (username || password) {
-    throw new InputError(`The model address at ${host} holds a user name or a password. Leave them out.`);
+    throw new InputError(`The model address at ${host} contains a user name or a password. Remove it.`);
   }
   if (search) throw new InputError(`The model address at ${host} has a query. Give the URL of a folder of files.`);
   const folder = `${host}${pathname}`.replace(/\/+$/, '').replace(/[^\w./-]/g, '_');

@@ -32,7 +32,7 @@ export interface WeightPiece {
   /** Index of the piece's first element in the tensor, a multiple of the row length. */
   first: number;
   data: Float32Array;
-  /** The same values as the file packs them, read when asked for; see `OpenCheckpoint.packed`. */
+  /** Reads the same values as the file packs them; see `OpenCheckpoint.packed`. */
   words?: () => Promise<Uint32Array>;
 }
 
@@ -44,7 +44,7 @@ export interface WeightSource {
 export interface OpenCheckpoint extends TokenizerJson {
   config: ModelConfig;
   weights: WeightSource;
-  /** Tensors by name that the file holds in a format of the device: its pieces have `words`. Absent = none. */
+  /** Packed formats by tensor, for tensors that the file has in a format of the device; their pieces have `words`. Undefined: none. */
   packed?: Readonly<Record<string, PackedFormat>>;
   /** Text files of the checkpoint, unchanged. Saving the model copies what training does not change. */
   sourceFiles: SourceFiles;
@@ -84,7 +84,7 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   };
 }
 
-/** The same parts of one GGUF file. Saved again, it is a folder that has no text files to keep. */
+/** Opens a GGUF file as the same parts. It has no text files, so a saved model has only those that are written here. */
 async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
   const { readGguf } = await import('./gguf/model.ts'); // few models are
   const { config, tensors, tokenizer } = await readGguf(files, name);

@@ -24,7 +24,7 @@ export const isGguf = (path: string): boolean => /\.gguf(\?download=true)?$|^[^/
 /** A tensor of a checkpoint that is read in parts. */
 export interface StoredTensor {
   shape: number[];
-  /** File that it lies in. */
+  /** File that contains it. */
   file: string;
   /** Elements first..first + count, whole rows, as float32. Throws InputError. */
   read(first: number, count: number): Promise<Float32Array>;
@@ -133,7 +133,7 @@ export function configFile(
   dtype: string,
 ): Bytes {
   const { auto_map, ...rest } = jsonIn(sourceFiles, CONFIG) ?? {};
-  // auto_map names Python files: it goes where they are not beside the model.
+  // Removes `auto_map`, which names Python files, if these are not saved with the model.
   const hasCode = [...sourceFiles.keys()].some((name) => name.endsWith('.py'));
   const source: Json = hasCode && auto_map !== undefined ? { ...rest, auto_map } : rest;
   if (config.eosTokenIds && isOfSource(config, sourceFiles)) {

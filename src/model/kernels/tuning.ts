@@ -18,7 +18,7 @@ export interface TuningFile {
   /** Adapter, driver and the kernels' text. */
   identity?: string;
   matmul: TableRow[];
-  /** Measurements that the table is based on. */
+  /** Measurements on which the table is based. */
   measured?: Pick<Tuning, 'times' | 'n' | 'k' | 'seconds'>;
 }
 

@@ -16,7 +16,7 @@ export interface Adapter {
   lora: LoraConfig;
   /** A and B by PEFT's names. */
   tensors: TensorMap;
-  /** `base_model_name_or_path`: the model that it was trained on. */
+  /** `base_model_name_or_path`: the model on which it was trained. */
   baseModel?: string | undefined;
 }
 
@@ -127,7 +127,7 @@ export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel
     if (READ.includes(key) || WITHOUT_EFFECT.includes(key) || isOff(key, value)) continue;
     throw new InputError(
       REFUSED.includes(key)
-        ? `${CONFIG}: "${key}" is ${show(value)}, which is not supported. Train it without.`
+        ? `${CONFIG}: "${key}" is ${show(value)}, which is not supported. Train the adapter without it.`
         : `${CONFIG}: "${key}" is ${show(value)}, a field that is not known here and may change what is computed. ` +
             'If it does not, set it to null.',
     );

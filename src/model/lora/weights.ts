@@ -17,7 +17,7 @@ import { fillUniform } from '../params.ts';
 
 export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale } from './config.ts';
 
-/** Matrix that an adapter belongs to. */
+/** Matrix to which an adapter belongs. */
 export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
 
 /** The adapted modules of one matrix [I, Y]. */

@@ -16,7 +16,7 @@ export function makeRule(spec: OptimizerSpec, trained: Trained): Rule {
   return {
     states: new Map(),
     update: (_, { lr, weightDecay }) =>
-      // In PyTorch, SGD's weight decay is added to the gradient; the sign would hide it.
+      // Weight decay is decoupled for SignSGD: if it were added to the gradient, as PyTorch's SGD does, the sign would hide it.
       wholeBuffers(trained, (views) =>
         sgd(trained.gpu, { ...views, lr, sign, ...(sign ? { decay: weightDecay } : { l2: weightDecay }) }),
       ),

@@ -182,8 +182,8 @@ export function withoutAddedTokens(
   plain['post_processor'] = null;
   const names = new Set(control.map(({ content }) => content));
   if (Array.isArray(vocab)) {
-    // A piece's index is its id and its score counts for unknown text. So the piece stays, under a name that no text
-    // can contain.
+    // The list of a Unigram vocabulary must keep its length, because the index of a piece is its id. So the piece of a control token is
+    // renamed to a text that cannot occur.
     for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
   } else if (vocab) {
     for (const name of names) delete (vocab as Record<string, unknown>)[name];

@@ -2,7 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 
-/** Number of ids that the sampling kernel compares with. */
+/** Number of ids with which the sampling kernel compares. */
 const MAX_END_TOKENS = 4;
 
 /**
@@ -17,8 +17,8 @@ export function endTokens(
   const ids = [...new Set(all)];
   if (ids.length > MAX_END_TOKENS) {
     throw new InputError(
-      `The model ends a turn by the tokens ${ids.join(', ')}. At most ${MAX_END_TOKENS} are supported. Take those that it never ` +
-        'writes out of "eos_token_id" in config.json and generation_config.json.',
+      `The model ends a turn by the tokens ${ids.join(', ')}. At most ${MAX_END_TOKENS} are supported. Remove those that it ` +
+        'never writes from "eos_token_id" in config.json and generation_config.json.',
     );
   }
   const closing = ids.length > 1 ? closingToken(ids) : undefined;

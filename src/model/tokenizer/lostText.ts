@@ -26,7 +26,7 @@ const NAMES: Readonly<Record<string, string>> = {
 export const OTHER_TEMPLATE =
   'Use a template that writes them: set model.customChatTemplate, or "chat_template" in tokenizer_config.json.';
 
-/** Contains only letters and digits: templates trim, quote and escape a text, and some change its case. */
+/** A marker has only letters and digits, because templates trim, quote and escape texts, and some change their case. */
 export const markerOf = (number: number): string => `webgrpomarker${number}x`;
 
 /** True if the template's output contains the marker. */

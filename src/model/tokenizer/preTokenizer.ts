@@ -1,6 +1,6 @@
 /**
- * The pre-tokenizer of a tokenizer.json for the library in JavaScript. It reads some steps otherwise than the one in Rust, which
- * models are trained with: "\d" for any number, ASCII for words, runs of punctuation. Such steps become splits by patterns.
+ * Adapts the pre-tokenizer of a tokenizer.json to the library in JavaScript. It reads some steps differently from the library in Rust, with
+ * which models are trained: numbers, words and punctuation beyond ASCII. Such steps are replaced by splits with patterns.
  */
 
 import { InputError } from '../../errors.ts';
@@ -11,10 +11,13 @@ type Json = Record<string, unknown>;
 const SPACE = '\\p{White_Space}';
 const WORD = '\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d';
 const PUNCTUATION = '[\\p{P}\\u0021-\\u002F\\u003A-\\u0040\\u005B-\\u0060\\u007B-\\u007E]';
-/** GPT-2's, as ByteLevel has it. */
+/** GPT-2's pattern, which the step ByteLevel uses. */
 const BYTE_LEVEL = ` ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|${SPACE}+(?!\\P{White_Space})|${SPACE}+`;
 
-/** The same steps; those that the libraries read differently as steps that they read alike. Throws InputError for splits that have no such form. */
+/**
+ * Returns the steps, with those that the two libraries read differently replaced by steps that both read alike. Throws InputError for a
+ * split that cannot be replaced.
+ */
 export function preTokenizerOf(step: unknown): unknown {
   if (typeof step !== 'object' || step === null) return step;
   const { type, ...own } = step as Json;
@@ -47,7 +50,7 @@ const sequence = (...pretokenizers: object[]) => ({ type: 'Sequence', pretokeniz
 
 const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
 
-/** A split by one character of a class, or by a text: what comes between two of them goes where `behavior` says. */
+/** Returns a split by a character class or a text. `behavior` says what happens to the separators. */
 function splitBy(one: string, behavior: unknown): object {
   const other = `(?:(?!${one})[\\s\\S])`;
   switch (behavior) {
@@ -64,7 +67,7 @@ function splitBy(one: string, behavior: unknown): object {
   }
 }
 
-/** A split at each word's start is a part of it, unless `split` is false. Old files say `add_prefix_space` for the scheme. */
+/** Metaspace also splits at the start of each word, unless `split` is false. Old files have `add_prefix_space` instead of the scheme. */
 function metaspace(own: Json): object {
   const scheme = own['prepend_scheme'] ?? (own['add_prefix_space'] === false ? 'never' : 'always');
   const step = { ...own, type: 'Metaspace', prepend_scheme: scheme };

@@ -8,7 +8,7 @@ import { InputError } from '../../errors.ts';
 
 /** Maximum number of steps; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
-/** Steps of a loop iteration, which creates a scope. */
+/** Steps that each iteration of a loop costs, because it creates a scope. */
 const TURN_STEPS = 3;
 const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
@@ -85,9 +85,9 @@ export class ChatTemplate {
 }
 
 /**
- * Template of the tokenizers that this project trains: ChatML without newlines between turns, and tool output in separate tags without a header: a tool turn with a two-digit result
- * costs six tokens including the assistant header. Tool schemas are rendered if given, which takes
- * rollout.multiTurn.toolSchemasInPrompt: true, because the models learn their tools from demonstrations.
+ * Template of the tokenizers that this project trains: ChatML without newlines between turns, and tool output in separate tags without a
+ * header: a tool turn with a two-digit result costs six tokens including the assistant header. Tool schemas are rendered if given, which
+ * takes rollout.multiTurn.toolSchemasInPrompt: true, because the models learn their tools from demonstrations.
  */
 export const PLAIN_TEMPLATE =
   "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- for tool in tools %}{{- tool | tojson }}{{- '\\n' }}" +

@@ -35,7 +35,7 @@ export interface Block {
   parts: TensorPart[];
   /** Undefined = float32. */
   format?: Kept | undefined;
-  /** Packed by the file that it is from, and a matrix of a layer then lies as [out, in]. */
+  /** True if the block stays packed as its file has it. A matrix of a layer is then stored as [out, in]. */
   isStored?: boolean;
 }
 
@@ -64,7 +64,7 @@ export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes
     const bytes = Math.ceil(blockBytes(block) / 256) * 256;
     if (bytes > maxBytes)
       throw new InputError(
-        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}. Take a smaller model or another device.`,
+        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}. Use a smaller model or another device.`,
       );
     if (buffers[buffers.length - 1] + bytes > maxBytes) buffers.push(0);
     const buffer = buffers.length - 1;
@@ -114,7 +114,7 @@ export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
     return Math.max(most, format === 'half' && !parts[0].transposed ? Math.min(size, CAST_PIECE) : size);
   }, 0);
 
-/** True for the embedding and the head, which lie as [V, C] in every form. */
+/** True for the embedding and the head, which are stored as [V, C] in every form. */
 export const isTable = (name: string): boolean => !name.startsWith('model.layers.');
 
 const isMatrix = ([{ shape }]: TensorPart[]): boolean => shape.length === 2;
@@ -130,13 +130,13 @@ export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, 
 /** Formats of tensors by their HF names; see `OpenCheckpoint.packed`. */
 export type StoredFormats = Readonly<Record<string, PackedFormat>>;
 
-/** The format that a file holds all parts of a matrix in; undefined without one. */
+/** Returns the packed format that a file has for all parts of a matrix; undefined if it has none. */
 function storedFormat(parts: readonly TensorPart[], stored: StoredFormats): PackedFormat | undefined {
   const [format, ...others] = new Set(parts.map(({ name }) => stored[name]));
   return others.length === 0 ? format : undefined;
 }
 
-/** The parts one below the other, as files have them. */
+/** Places the parts of a matrix one below the other, as files have them. */
 function inRows(parts: readonly TensorPart[]): TensorPart[] {
   let column = 0;
   return parts.map((part) => {
@@ -152,7 +152,7 @@ const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, f
 
 /**
  * Plans the blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given.
- * @param stored tensors that a file holds in a format of the device: a matrix all of whose parts are is kept so, as it lies there
+ * @param stored packed formats of tensors in the file; a matrix whose parts all have one stays packed
  */
 export function planBlocks(
   config: ModelConfig,

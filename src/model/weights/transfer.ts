@@ -116,7 +116,7 @@ class BlockWriter {
     }
   }
 
-  /** Writes what a file has packed already; `first` is where the rows begin in the words, in bytes of float32. */
+  /** Writes rows that the file has packed already. `first` is their offset, in bytes of float32. */
   #writeWords(block: Block, part: TensorPart, rows: WeightPiece, packed: { words: Uint32Array; first: number }): void {
     const words = packedBytes(block.format as PackedFormat, PACKED_BLOCK) / 4;
     const [from, blocks] = [packed.first / 4 / PACKED_BLOCK, rows.data.length / PACKED_BLOCK];

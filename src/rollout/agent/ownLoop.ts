@@ -99,6 +99,6 @@ function checkMessages(what: string, messages: readonly unknown[]): void {
   if (at < 0) return;
   throw new UserCodeError(
     'agent loop left a message',
-    `${what} left as message ${at + 1} of ${messages.length} what is not a message. Put { role, content } with texts in both, or use sample.say().`,
+    `${what} left an invalid message, number ${at + 1} of ${messages.length}. Put { role, content } with texts in both, or use sample.say().`,
   );
 }

@@ -39,7 +39,7 @@ export class SampleRecord {
   /** Set by the sample. */
   states: ToolStates | undefined;
   readonly #received: Received[] = [];
-  /** Received before the checkpoint and not yet repeated to the loop. */
+  /** Recorded answers from before the checkpoint that were not repeated to the loop yet. */
   #replay: Received[];
   #turn: SavedSample['turn'];
   #scored: SavedSample['scored'];

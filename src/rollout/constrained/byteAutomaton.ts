@@ -22,6 +22,7 @@ export class Nfa {
   }
 }
 
+/** Matches the UTF-8 bytes of a text. */
 export const literal =
   (literal: string): Pattern =>
   (nfa, from) => {
@@ -39,11 +40,13 @@ export const bytes =
     return to;
   };
 
+/** Matches the patterns one after another. */
 export const sequence =
   (...patterns: Pattern[]): Pattern =>
   (nfa, from) =>
     patterns.reduce((at, pattern) => pattern(nfa, at), from);
 
+/** Matches one of the patterns. */
 export const oneOf =
   (...patterns: Pattern[]): Pattern =>
   (nfa, from) => {
@@ -52,6 +55,7 @@ export const oneOf =
     return to;
   };
 
+/** Matches the pattern or nothing. */
 export const optional =
   (pattern: Pattern): Pattern =>
   (nfa, from) => {
@@ -71,6 +75,7 @@ export const many =
     return loop;
   };
 
+/** Matches the pattern at most `times` times. */
 export const upTo =
   (times: number, pattern: Pattern): Pattern =>
   (nfa, from) => {

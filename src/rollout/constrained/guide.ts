@@ -84,7 +84,7 @@ export class CallGuide {
     this.#ends = trie.empty.filter((token) => constraint.stopTokenIds?.includes(token));
     if (this.#language.isWhole && this.#ends.length === 0)
       throw new InputError(
-        'A forced call or JSON needs an end token without text, but the model has none. Leave it out.',
+        'A forced call or JSON needs an end token without text, but the model has none. Leave out the forced call or the JSON schema.',
       );
   }
 

@@ -83,7 +83,7 @@ export function prefixFunction(bytes: Uint8Array): Uint32Array {
 /**
  * Returns the text of a turn up to its stop string, and including the string only with `include`.
  *
- * \\ @param before text without the turn's last token, which completed the string
+ * @param before text without the turn's last token, which completed the string
  */
 export function cutAtStop(text: string, before: string, stop: string, include: boolean): string {
   // A character that is incomplete in `before` decodes to replacement characters there.

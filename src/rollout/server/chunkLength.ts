@@ -33,7 +33,7 @@ export class ChunkLength {
    * their limit are known beforehand. With a pass in flight they also waste the next one, and the host's work costs
    * nothing while the device is busy.
    *
-   * \\ @param left tokens that each sequence can still sample
+   * @param left tokens that each sequence can still sample
    */
   next(left: readonly number[], passInFlight = false): number {
     const rate = Math.max(this.#finishRate, 1e-3);

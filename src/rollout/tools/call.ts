@@ -63,11 +63,14 @@ export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCa
   return { error: 'Error: the tool call is not valid JSON', ...(known && { name }) };
 }
 
-/** Texts of Python, and its words, which models write for JSON's. A text without an end goes to the end, so that it is read once. */
+/**
+ * Matches a string literal of Python, and the words True, False and None, which models write instead of JSON's. A string without a closing
+ * quote matches to the end, so that matching takes linear time.
+ */
 const PYTHON = /'((?:[^'\\]|\\.?)*)(?:'|$)|"(?:[^"\\]|\\.?)*(?:"|$)|\b(True|False|None)\b/gs;
 const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 
-/** A literal of Python that JSON has too; undefined for any other text. */
+/** Parses a literal of Python that JSON has too; undefined for any other text. */
 function parsePython(text: string): unknown {
   const quoted = (inner: string) => `"${inner.replace(/\\'/g, "'").replace(/(?<!\\)"/g, '\\"')}"`;
   return parseJson(
@@ -78,8 +81,8 @@ function parsePython(text: string): unknown {
 }
 
 /**
- * A value that formats without quotes write: text if the schema asks for text, else the first reading that fits the schema: JSON,
- * the text itself, a literal of Python. One that fits in no way is JSON, or text if it is not JSON.
+ * Returns the value of an argument in a format without quotes. It is text if the schema requires text. Otherwise JSON, the text itself and
+ * a literal of Python are tried, and the first that fits the schema counts. If none fits, it is JSON, or text if it is not JSON.
  */
 export function typedValue(text: string, tool: string, key: string, tools: Tool[]): unknown {
   const { properties = {} } = tools.find(({ name }) => name === tool)?.parameters ?? {};

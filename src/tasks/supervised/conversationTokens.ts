@@ -49,7 +49,7 @@ export function sftExample(tokenizer: ChatTokenizer, messages: readonly Message[
   if (first < 1 || messages[messages.length - 1].role !== 'assistant') {
     const roles = messages.map(({ role }) => role).join(', ') || 'none';
     throw new InputError(
-      `An example is a prompt and then turns that end with the assistant's. These messages are of: ${roles}.`,
+      `An example needs a prompt, then turns of which the last is the assistant's. The roles of these messages are: ${roles}.`,
     );
   }
   return conversationTokens(tokenizer, { messages: messages.slice(0, first) }, messages.slice(first));

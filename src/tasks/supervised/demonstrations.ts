@@ -70,7 +70,7 @@ function lastNumber({ messages }: Gsm8kProblem): string {
   return messages.at(-1)?.content.match(/\d+/g)?.at(-1) ?? '0';
 }
 
-/** Returns null if a step's result is not a number. A program without steps (real data) states the known answer. */
+/** Runs the steps of a program; null if the result of a step is not a number. A program without steps (real data) states `answer`. */
 function runTrace(program: string[], answer: string): Trace | null {
   const calls: Trace['calls'] = [];
   for (const step of program) {

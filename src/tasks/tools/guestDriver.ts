@@ -27,7 +27,7 @@ export const GUEST_DRIVER = `(prelude, most) => {
     resultErrors = error;
     return error;
   };
-  /** The error that says what is wrong with a result, and not with the module's run. */
+  /** Error about the result of a call that ran without an error itself. */
   let resultErrors;
   /** Throws for a tool's output that JSON does not have, like readToolOutput outside. */
   const expectWritable = (holder, key, v) => {

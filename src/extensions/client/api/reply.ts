@@ -75,7 +75,7 @@ export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallSh
   return { id, type: 'function', function: { name, arguments: args } };
 };
 
-/** Fields that every object of a completion starts with. */
+/** Fields with which every object of a completion starts. */
 export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
 
 /** Returns a complete completion with a choice for each answer. */

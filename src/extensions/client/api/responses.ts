@@ -276,7 +276,7 @@ function conversationOf(kept: Kept | undefined): MessageShape[] {
   return turns.flat();
 }
 
-/** Returns a choice or a format of this API in chat's form, which has the fields under another key. */
+/** Returns a tool choice in the form of chat completions, which put the name under `function`. */
 function choiceOf(choice: unknown): unknown {
   if (!isObject(choice) || choice['type'] !== 'function') return choice;
   return { type: 'function', function: { name: choice['name'] } };

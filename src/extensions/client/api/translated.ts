@@ -24,7 +24,7 @@ export interface Translated {
   events(chunks: AsyncIterable<ChatCompletionChunk>): AsyncGenerator<NamedEvent, undefined>;
 }
 
-/** Returns an error about the chat request as one about the request that it was translated from. */
+/** Returns an error about the chat request as one about the request from which it was translated. */
 export function inNamesOf({ names }: Pick<Translated, 'names'>, error: unknown): unknown {
   if (!(error instanceof ApiError) || error.param === null) return error;
   const [first] = error.param.split(/[.[]/);

@@ -32,7 +32,7 @@ export type RejectionReason =
   | 'forged messages'
   /** The reward is not what the reward function returns. */
   | 'forged reward'
-  /** A token is of another version of the weights than the prompt's. */
+  /** A token was sampled by another version of the weights than the prompt's. */
   | 'forged version'
   /** A token is not the one that its random key selects. */
   | 'forged token'
@@ -93,7 +93,7 @@ export interface Tolerance {
   loose: number;
 }
 
-/** The first two are more than ten times the largest difference between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
+/** Both limits are more than ten times the largest difference measured between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
 export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01 };
 
 /** Thrown if a claim is wrong. `verify` converts it to a Verdict. */

@@ -118,7 +118,7 @@ const policyLoss = v.looseObject({
     why: 'kl_cov: share of tokens with the KL penalty.',
     verl: '=',
   }),
-  ppoKlCoef: number(undefined, ANY, '', { why: 'kl_cov: weight of that penalty.', verl: '=' }),
+  ppoKlCoef: number(undefined, ANY, '', { why: 'kl_cov: weight of the KL penalty on the selected tokens.', verl: '=' }),
   droBeta: number(undefined, ANY, '', { why: 'DRO: weight of the quadratic term.', verl: '=' }),
   vespoKPos: number(undefined, ANY, '', { why: 'VESPO: k for positive advantages.', trl: 'vespo_k_pos' }),
   vespoKNeg: number(undefined, ANY, '', { why: 'VESPO: k for negative advantages.', trl: 'vespo_k_neg' }),
@@ -187,7 +187,7 @@ export const actor = part({
   }),
   policyLoss: v.optional(policyLoss, {}),
   entropyCoeff: number(undefined, [-Infinity, Infinity], '', {
-    why: 'Weight of the entropy bonus. From algorithm.name (0).',
+    why: 'Weight of the entropy bonus. Default: set by algorithm.name (0 for every built-in name).',
     verl: '=',
     trl: 'entropy_coef',
     live: true,
@@ -220,7 +220,7 @@ export const actor = part({
     ofLoss: true,
   }),
   klLossType: choice(undefined, [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], {
-    why: 'Estimator of the KL in the loss. From algorithm.name (k3).',
+    why: 'Estimator of the KL in the loss. Default: set by algorithm.name (k3 for every built-in name).',
     verl: '=',
     trl: 'use_bias_correction_kl',
     note: 'TRL: k3, or r*k3 by this switch',

@@ -19,6 +19,7 @@ import {
   SHARE,
 } from '../keys.ts';
 
+/** Keys of `algorithm`. */
 export const algorithm = part({
   name: known(
     DEFAULT_RECIPE,
@@ -60,7 +61,7 @@ export const algorithm = part({
       }),
       metric: choice('acc', ['acc', 'score'], { why: 'Value that must differ within a group.', verl: '=' }),
       maxNumGenBatches: count(10, 'batches', {
-        why: 'Maximum number of batches generated to fill one batch. The step then trains on the groups that it has.',
+        why: 'Maximum number of batches generated to fill one batch. After that many, the step trains on the groups that it has.',
         verl: '=',
       }),
     }),
@@ -111,7 +112,7 @@ export const algorithm = part({
         trl: 'vllm_importance_sampling_mode',
       }),
       rolloutIsThreshold: optionalNumberOrText('', {
-        why: 'Weights above it are truncated to it. "low_high", e.g. 0.5_5, sets weights outside to 0 (IcePop). Default: 2.',
+        why: 'Weights above this value are truncated to it. "low_high", e.g. 0.5_5, sets weights outside to 0 (IcePop). Default: 2.',
         verl: '=',
         trl: 'vllm_importance_sampling_clip_max',
       }),

@@ -31,6 +31,6 @@ export const asyncTraining = part({
   queueMib: positive(
     256,
     'MiB',
-    'Maximum memory of finished samples that wait for their step. Rollout waits while they take more.',
+    'Maximum memory of finished samples that wait for their step. Rollout waits while the samples take more.',
   ),
 });

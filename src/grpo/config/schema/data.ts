@@ -76,7 +76,7 @@ export const data = part({
     note: 'TRL: trainBatchSize / ppoMiniBatchSize',
   }),
   maxPromptLength: count(160, 'tokens', {
-    why: 'Longest prompt. A longer one ends the run, unless one of the next two keys is set.',
+    why: 'Longest prompt. A longer one ends the run, unless filterOverlongPrompts or truncation is set.',
     verl: '=',
     trl: 'max_prompt_length',
     note: 'TRL had it earlier',

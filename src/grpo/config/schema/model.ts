@@ -44,7 +44,7 @@ export const model = part({
   quantization: choice(
     'none',
     ['none', ...PACKED_FORMATS],
-    'Block-wise storage format of the frozen weights under adapters. They are converted to float32 when used; only with LoRA.',
+    'Block-wise storage format of the frozen weights under adapters. Products convert the weights to float32. Only with LoRA.',
   ),
   dtype: choice('float32', ['float32', 'float16'], {
     why:

@@ -56,7 +56,7 @@ export const reward = part({
       ),
       prompt: text(
         JUDGE_PROMPT,
-        'Prompt of the judge, with {question}, {response} and {answer}. It must reply with a number.',
+        'Prompt of the judge, with {question}, {response} and {answer}. The judge must reply with a number.',
       ),
       max: positive(10, '', 'Reply that counts as score 1. Numbers outside 0 to max count as 0.'),
       maxPromptLength: count(
@@ -80,7 +80,7 @@ export const reward = part({
         undefined,
         'Label whose probability is the score. Default: the most likely one; for a model with one output, its sigmoid.',
       ),
-      weight: number(1, [-Infinity, Infinity], '', 'Weight of that probability.'),
+      weight: number(1, [-Infinity, Infinity], '', "Weight of the label's probability in the reward."),
     }),
     {},
   ),

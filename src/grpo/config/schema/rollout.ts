@@ -61,10 +61,10 @@ const multiTurn = part({
   }),
   constrainToolCalls: flag(
     false,
-    'A started call can only continue with tokens that fit the schemas. Costs a read-back per token, or a draft pass.',
+    'Inside a tool call, sample only tokens that fit the schemas. Costs a read-back per token, or a draft pass.',
   ),
   toolSchemasInPrompt: flagOrAuto(
-    "The template writes the tools' schemas into the prompt. auto = if it reads `tools`, unless it is that of the shipped checkpoints, which were trained without.",
+    "The template writes the tools' schemas into the prompt. auto = if the template reads `tools`, except for the template of the shipped checkpoints, which were trained without schemas.",
   ),
 });
 
@@ -88,8 +88,11 @@ const valKwargs = part({
   }),
   temperature: number(1, [0, 1e6], '', { why: '1 = the distribution of training; 0 = greedy.', verl: '=' }),
   topK: countOrOff(0, 'tokens', { why: 'Keep the k most likely tokens; 0 = off.', verl: '=' }),
-  topP: number(1, [1e-6, 1], 'probability', { why: 'Keep the smallest set of this mass; 1 = off.', verl: '=' }),
-  minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens above this share; 0 = off.'),
+  topP: number(1, [1e-6, 1], 'probability', {
+    why: 'Keep the fewest, most likely tokens whose probability mass reaches this; 1 = off.',
+    verl: '=',
+  }),
+  minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens that have at least this share; 0 = off.'),
 });
 
 const speculative = part({
@@ -105,7 +108,7 @@ const speculative = part({
   minNgram: count(
     3,
     'tokens',
-    'Number of last tokens that must have occurred before, in the prompt or a sample of it.',
+    'Number of last tokens that must have occurred before, in the prompt, the sample itself or another sample of the prompt.',
   ),
   history: count(8, 'samples', { why: 'Finished samples stored for each prompt, over steps.', min: 0 }),
   adapt: flag(true, 'Guess only while a token takes less time with guesses than without. Does not change any token.'),
@@ -153,13 +156,13 @@ export const rollout = part({
     note: 'off is 0 here and in TRL, -1 in verl (also accepted here)',
   }),
   topP: number(1, [1e-6, 1], 'probability', {
-    why: 'Keep the smallest set of this mass; 1 = off.',
+    why: 'Keep the fewest, most likely tokens whose probability mass reaches this; 1 = off.',
     verl: '=',
     trl: 'top_p',
     live: true,
   }),
   minP: number(0, SHARE, 'share of the largest probability', {
-    why: 'Keep tokens above this share; 0 = off.',
+    why: 'Keep tokens that have at least this share; 0 = off.',
     trl: 'min_p',
   }),
   repetitionPenalty: positive(1, '', {

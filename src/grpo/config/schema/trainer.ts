@@ -82,7 +82,7 @@ export const trainer = part({
   keepRollouts: flagOrCount(
     false,
     'steps',
-    'Save every sample of a step with its tokens, log-probs and rewards, for webgrpo replay. A number limits this to that many last steps.',
+    'Save every sample of a step with its tokens, log-probs and rewards, for webgrpo replay. A number N keeps only the last N steps.',
   ),
   logValGenerations: count(0, 'samples', {
     why: 'Answers logged per evaluation. 0 = off.',
@@ -135,7 +135,7 @@ export const trainer = part({
     trl: 'metric_for_best_model',
   }),
   greaterIsBetter: flag(undefined, {
-    why: "True if higher values of that metric are better. Default: false if its name ends in 'loss', otherwise true.",
+    why: "True if higher values of metricForBestModel are better. Default: false if its name ends in 'loss', otherwise true.",
     trl: 'greater_is_better',
   }),
 });

@@ -1,12 +1,12 @@
 /**
- * How ggml keeps weights: blocks of 32 or 256 neighbours of a row, each with scales of its own. Unpacked here to the float32 values of
- * ggml's own `dequantize_row_*`. https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
+ * Unpacks weights from ggml's formats: blocks of 32 or 256 neighbouring values of a row, each block with its own scales. The float32 values
+ * equal those of ggml's `dequantize_row_*`. https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
  */
 
 import { PACKED_BLOCK, packedBytes, type PackedFormat } from '../../../gpu/packedFormat.ts';
 import { decodeTensor } from '../safetensors.ts';
 
-/** ggml's number of each type that is read, its values a block, and their bytes. */
+/** Supported types: ggml's id, values per block, and bytes per block. */
 export const BLOCKS = {
   F32: { number: 0, values: 1, bytes: 4 },
   F16: { number: 1, values: 1, bytes: 2 },
@@ -25,11 +25,11 @@ export type GgmlType = keyof typeof BLOCKS;
 
 export const READ_TYPES = Object.keys(BLOCKS) as GgmlType[];
 
-/** The type of that number; undefined if it is not read here. */
+/** Returns the type with this id of ggml; undefined if it is not supported. */
 export const ggmlType = (number: number): GgmlType | undefined =>
   READ_TYPES.find((type) => BLOCKS[type].number === number);
 
-/** Values of whole blocks, as float32. */
+/** Returns the values of complete blocks as float32. */
 export function unpackBlocks(type: GgmlType, bytes: Uint8Array): Float32Array {
   if (type === 'F32' || type === 'F16' || type === 'BF16') return decodeTensor(type, bytes);
   const { values, bytes: width } = BLOCKS[type];
@@ -39,7 +39,7 @@ export function unpackBlocks(type: GgmlType, bytes: Uint8Array): Float32Array {
   return out;
 }
 
-/** Writes the block at byte `at` into `out` from `to` on. */
+/** Unpacks the block at byte `at` into `out`, starting at index `to`. */
 type Unpack = (bytes: Uint8Array, at: number, out: Float32Array, to: number) => void;
 
 const UNPACK: Record<Exclude<GgmlType, 'F32' | 'F16' | 'BF16'>, Unpack> = {
@@ -114,17 +114,17 @@ const UNPACK: Record<Exclude<GgmlType, 'F32' | 'F16' | 'BF16'>, Unpack> = {
   },
 };
 
-/** Scale and offset of the part of a K block: six bits each, eight of both in twelve bytes. */
+/** Returns scale and offset of one part of a K block. Each has six bits; the eight pairs of a block share twelve bytes. */
 function sixBits(bytes: Uint8Array, at: number, part: number): [scale: number, offset: number] {
   if (part < 4) return [bytes[at + part] & 63, bytes[at + part + 4] & 63];
   const low = bytes[at + part + 4];
   return [(low & 15) | ((bytes[at + part - 4] >> 6) << 4), (low >> 4) | ((bytes[at + part] >> 6) << 4)];
 }
 
-/** Types whose blocks are those of a format of the device: 32 values of a row, a scale, no offset. */
+/** Types that a packed format of the device can hold unchanged: 32 values of a row and a scale, without an offset. */
 export const PACKED_AS: Partial<Record<GgmlType, PackedFormat>> = { Q8_0: 'int8', Q4_0: 'int4' };
 
-/** Blocks of such a type as kernels/pack.wgsl lays them out: the scale as float32, then the integers in order. */
+/** Converts blocks of such a type to the layout of kernels/pack.wgsl: the scale as float32, then the integers in order. */
 export function repackBlocks(format: PackedFormat, bytes: Uint8Array): Uint32Array {
   const width = format === 'int8' ? BLOCKS.Q8_0.bytes : BLOCKS.Q4_0.bytes;
   const words = packedBytes(format, PACKED_BLOCK) / 4;

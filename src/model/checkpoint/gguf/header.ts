@@ -1,6 +1,6 @@
 /**
- * The header of a GGUF file, which is untrusted: every count, length, type and place is checked before it is used, so that reading costs
- * no more than the header's own bytes. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ * Reads the header of a GGUF file. The file is untrusted: every count, length, type and offset is checked before it is used, so that the
+ * cost of reading is limited by the size of the header. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 
 import { InputError } from '../../../errors.ts';
@@ -8,10 +8,10 @@ import { BLOCKS, type GgmlType, ggmlType, READ_TYPES } from './blocks.ts';
 
 export type GgufValue = string | boolean | number | readonly GgufValue[];
 
-/** A tensor's place in the file. */
+/** Name, type, shape and byte range of a tensor in the file. */
 export interface GgufTensorInfo {
   name: string;
-  /** Row-major, as in PyTorch: the length of a row last. */
+  /** Row-major as in PyTorch; the last number is the length of a row. */
   shape: number[];
   type: GgmlType;
   /** First byte in the file. */
@@ -21,7 +21,7 @@ export interface GgufTensorInfo {
 
 export interface GgufHeader {
   metadata: ReadonlyMap<string, GgufValue>;
-  /** In the order of their bytes. */
+  /** Tensors in the order of their bytes in the file. */
   tensors: readonly GgufTensorInfo[];
 }
 
@@ -33,22 +33,22 @@ export interface GgufFile {
   read(begin: number, end: number): Promise<Uint8Array>;
 }
 
-/** More than the header of any model takes: the largest vocabularies come to some 20 MB. */
+/** Maximum bytes of a header. The largest vocabularies take about 20 MB. */
 const MAX_HEADER_BYTES = 2 ** 26;
 const FIRST_BYTES = 2 ** 20;
 const MAX_TENSORS = 2 ** 16;
 const MAX_KEYS = 2 ** 14;
 const MAX_NAME_BYTES = 256;
-/** The largest is a whole tokenizer.json. */
+/** Maximum bytes of a text. The longest one in a header is a complete tokenizer.json. */
 const MAX_STRING_BYTES = 2 ** 25;
-/** Values in all lists together; a vocabulary of 2^20 tokens has three lists. */
+/** Maximum number of values in all lists together. A vocabulary has three lists, of at most 2^20 tokens each. */
 const MAX_ITEMS = 2 ** 22;
 const MAX_DEPTH = 2;
 const MAX_DIMS = 4;
 const MAX_ALIGNMENT = 2 ** 16;
 const DEFAULT_ALIGNMENT = 32;
 
-/** Bytes of a value by GGUF's numbers of types; a text and a list take at least the bytes of their lengths. */
+/** Minimum bytes of a value by GGUF's id of its type. A text and a list have at least the bytes of their length. */
 const VALUE_BYTES = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 const [UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64, INT64] = VALUE_BYTES.keys();
 
@@ -70,7 +70,7 @@ export async function readExactly(file: GgufFile, begin: number, end: number): P
   const bytes = await file.read(begin, end);
   if (bytes.length === end - begin) return bytes;
   throw new InputError(
-    `${file.name} gave ${bytes.length} of ${end - begin} bytes from ${begin} on; it was cut short while it was read. Try again.`,
+    `${file.name} gave ${bytes.length} of ${end - begin} bytes at ${begin}. The file was truncated while it was read: try again.`,
   );
 }
 
@@ -199,7 +199,10 @@ class HeaderReader {
     );
   }
 
-  /** The tensors with their places, which must follow one another and fill the file: no overlap, no hole, nothing behind. */
+  /**
+   * Reads the table of tensors. Their byte ranges must follow one another and fill the file, without an overlap, a gap or bytes after the
+   * end.
+   */
   private placed(infos: ReturnType<HeaderReader['tensor']>[], alignment: number): GgufTensorInfo[] {
     const aligned = (bytes: number) => Math.ceil(bytes / alignment) * alignment;
     const start = aligned(this.at);
@@ -221,14 +224,14 @@ class HeaderReader {
     const { name, size } = this.file;
     if (start + end > size)
       throw new InputError(
-        `${name} has ${size} bytes, but its tensors need ${start + end}; it is truncated. Download it again.`,
+        `${name} has ${size} bytes, but its tensors need ${start + end}. The file is truncated: download it again.`,
       );
     if (size > aligned(start + end))
       this.refuse(`has ${size - start - end} bytes after its last tensor; allowed is less than ${alignment}`);
     return placed;
   }
 
-  /** A count of things that take at least `each` bytes, all of which must be in the file. */
+  /** Reads a count of items that take at least `each` bytes. Throws InputError if the file is too short for so many. */
   private count(what: string, most: number, each: number): number {
     const count = this.u64();
     const fit = Math.min(most, Math.floor((this.file.size - this.at) / each));
@@ -256,19 +259,19 @@ class HeaderReader {
     return this.view.getUint32(this.take(4), true);
   }
 
-  /** Beyond 2^53 it is rounded, which no limit here allows. */
+  /** Reads a 64-bit integer. A number beyond 2^53 is rounded, and every limit here refuses it. */
   private u64(): number {
     return Number(this.view.getBigUint64(this.take(8), true));
   }
 
-  /** Start of the next bytes. Throws Longer if they have not been read yet. */
+  /** Returns the offset of the next `bytes` bytes and moves past them. Throws Longer if they have not been read yet. */
   private take(count: number): number {
     const at = this.at;
     if (at + count > this.bytes.length) {
       const { name, size } = this.file;
       if (at + count > size)
         throw new InputError(
-          `${name} has ${size} bytes, but its header is longer; it is truncated. Download it again.`,
+          `${name} has ${size} bytes, but its header is longer. The file is truncated: download it again.`,
         );
       if (this.bytes.length >= MAX_HEADER_BYTES)
         this.refuse(`has a header of over ${MAX_HEADER_BYTES} bytes; allowed are fewer`);
@@ -287,5 +290,5 @@ class HeaderReader {
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** A value of the file, cut to fit in a sentence. */
+/** Truncates a value of the file to fit into an error message. */
 export const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 80);

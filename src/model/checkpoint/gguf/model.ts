@@ -37,7 +37,7 @@ export async function readGguf(files: CheckpointFiles, name: string): Promise<Gg
   return { config, tensors, tokenizer: tokenizerOf(metadata, { file: name, vocabSize: config.vocabSize }) };
 }
 
-/** Settings of the architecture. Their keys begin with its name. */
+/** Reads settings of the architecture, whose keys begin with its name. */
 class Settings {
   private readonly metadata: ReadonlyMap<string, GgufValue>;
   private readonly file: string;
@@ -48,7 +48,7 @@ class Settings {
     this.file = file;
     if (Number(metadata.get('split.count') ?? 0) > 1)
       throw new InputError(
-        `${file} is one of several parts of a model; allowed is a whole one. Join them by llama-gguf-split --merge.`,
+        `${file} is one part of a split model, but only a complete file can be read. Join the parts with "llama-gguf-split --merge".`,
       );
     const family = metadata.get('general.architecture');
     if (typeof family !== 'string' || !Object.hasOwn(ARCHITECTURES, family))
@@ -147,7 +147,7 @@ class Settings {
   }
 }
 
-/** Settings that change what is computed, and the values that do not. */
+/** Settings that the engine does not support, each with the values that change nothing and are accepted. */
 const UNSUPPORTED: Record<string, readonly GgufValue[]> = {
   expert_count: [0],
   'attention.sliding_window': [0],
@@ -160,7 +160,7 @@ const UNSUPPORTED: Record<string, readonly GgufValue[]> = {
   embedding_scale: [],
 };
 
-/** More than a half of any head. */
+/** Maximum number of divisors: more than half of the dimensions of any head. */
 const MAX_FACTORS = 1024;
 
 async function readFactors(file: GgufFile, { shape, type, begin, bytes }: GgufTensorInfo): Promise<Float32Array> {
@@ -171,12 +171,15 @@ async function readFactors(file: GgufFile, { shape, type, begin, bytes }: GgufTe
   );
 }
 
-/** llama.cpp's Llama rotates neighbours, Hugging Face's halves of a head: rows of a head that are read in another order. */
+/**
+ * Returns the number of rows per head if the file has the rows of a head in another order; undefined otherwise. For RoPE llama.cpp's Llama
+ * rotates neighbouring rows, Hugging Face's rotates the two halves of a head.
+ */
 function turnedHead({ architecture, headDim }: ModelConfig, name: string): number | undefined {
   return architecture === 'LlamaForCausalLM' && /\.[qk]_proj\./.test(name) ? headDim : undefined;
 }
 
-/** @param head rows of a head, if they are to be turned */
+/** @param head rows per head, if they must be reordered */
 function storedTensor(file: GgufFile, info: GgufTensorInfo, head: number | undefined): StoredTensor {
   const { shape, type } = info;
   const format = shape.length === 2 ? PACKED_AS[type] : undefined;
@@ -187,13 +190,13 @@ function storedTensor(file: GgufFile, info: GgufTensorInfo, head: number | undef
   return { shape, file: file.name, read: values, packed: { format, read } };
 }
 
-/** How bytes of whole blocks are read: `each` is the length of the array per value. */
+/** Converts the bytes of complete blocks to an array with `each` elements per value. */
 interface Unpacking<T> {
   each: number;
   unpack(bytes: Uint8Array): T;
 }
 
-/** Reads values of a tensor, its heads in Hugging Face's order. */
+/** Returns a function that reads values of a tensor, with the rows of each head in Hugging Face's order. */
 function inOrder<T extends Float32Array | Uint32Array>(
   file: GgufFile,
   info: GgufTensorInfo,
@@ -211,7 +214,7 @@ function inOrder<T extends Float32Array | Uint32Array>(
   };
 }
 
-/** Row 2i of a head becomes row i, row 2i + 1 row i of its second half. */
+/** Reorders the rows of each head: row 2i becomes row i, and row 2i + 1 becomes row i of the second half. */
 function turned<T extends Float32Array | Uint32Array>(data: T, head: number, width: number): T {
   const out = data.slice() as T;
   for (let row = 0; row < data.length / width; row++) {
@@ -222,7 +225,7 @@ function turned<T extends Float32Array | Uint32Array>(data: T, head: number, wid
   return out;
 }
 
-/** Any values of a tensor: whole blocks are read and what stands around them is cut off. */
+/** Reads any values of a tensor. Reads the complete blocks that contain them and drops the other values. */
 async function readValues<T extends Float32Array | Uint32Array>(
   file: GgufFile,
   { type, begin }: GgufTensorInfo,

@@ -1,6 +1,9 @@
-/** Names that llama.cpp has for what Hugging Face calls otherwise; facts of its `convert_hf_to_gguf.py`, for reading and for writing. */
+/**
+ * Names of llama.cpp and of Hugging Face for the same tensors and tokenizers, for reading and writing GGUF. From llama.cpp's
+ * `convert_hf_to_gguf.py`.
+ */
 
-/** A layer's tensors, after `blk.N.`. */
+/** Tensors of a layer, without the prefix `blk.N.`. */
 export const LAYER_NAMES: Readonly<Record<string, string>> = {
   'self_attn.q_proj': 'attn_q',
   'self_attn.k_proj': 'attn_k',
@@ -20,29 +23,29 @@ export const NAMES: Readonly<Record<string, string>> = {
   'lm_head.weight': 'output.weight',
 };
 
-/** Divisors of Llama 3's rotary frequencies. */
+/** Tensor with the divisors of Llama 3's rotary frequencies. */
 export const ROPE_FACTORS = 'rope_freqs.weight';
 
 const PARTS = new Map(Object.entries(LAYER_NAMES).map(([part, name]) => [name, part]));
 const WHOLE = new Map(Object.entries(NAMES).map(([ours, theirs]) => [theirs, ours]));
 
-/** Hugging Face's name of a tensor; an unknown one stays as it is. */
+/** Returns Hugging Face's name of a tensor, or the name unchanged if it is unknown. */
 export function huggingFaceName(name: string): string {
   const [, layer, part, kind] = /^blk\.(\d{1,4})\.(\w+)\.(weight|bias)$/.exec(name) ?? [];
   const known = part === undefined ? undefined : PARTS.get(part);
   return known === undefined ? (WHOLE.get(name) ?? name) : `model.layers.${Number(layer)}.${known}.${kind}`;
 }
 
-/** Kinds of tokens. */
+/** Ids of the kinds of tokens. */
 export const TOKEN_TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 };
 
 const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|";
 const REST = '| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
-/** The regexes that split texts, by the name that llama.cpp knows them by. */
+/** Regular expressions that split texts, by llama.cpp's name. */
 export const SPLITTINGS: Readonly<Record<'llama-bpe' | 'qwen2', string>> = {
   'llama-bpe': `${CONTRACTIONS}\\p{N}{1,3}${REST}`,
   qwen2: `${CONTRACTIONS}\\p{N}${REST}`,
 };
 
-/** Key of a whole tokenizer.json, which the format has beside llama.cpp's own keys. */
+/** Key under which a GGUF file can contain a complete tokenizer.json. */
 export const TOKENIZER_JSON = 'tokenizer.huggingface.json';

@@ -1,8 +1,8 @@
-/** Llama 3's scaling of the rotary frequencies, which GGUF has as a divisor of each, and config.json by four numbers. */
+/** Converts Llama 3's scaling of the rotary frequencies. GGUF stores a divisor per frequency, config.json four numbers. */
 
 import type { ModelConfig } from '../../config.ts';
 
-/** Divisors of the frequencies; undefined without such scaling. */
+/** Returns the divisors of the frequencies; undefined without such scaling. */
 export function ropeFactors({
   ropeScaling,
   ropeTheta,
@@ -22,7 +22,10 @@ export function ropeFactors({
 
 const [LOW, HIGH] = [1, 4];
 
-/** The `rope_scaling` that these divisors come from, with 1 and 4 for low and high as in all models; undefined if they do not. */
+/**
+ * Returns the `rope_scaling` that leads to these divisors, with low and high factors of 1 and 4 as in all models; undefined if no such
+ * scaling does.
+ */
 export function llama3Scaling(factors: Float32Array, rope: Pick<ModelConfig, 'ropeTheta' | 'headDim'>) {
   const factor = shortest(Math.max(...factors));
   const between = factors.findIndex((value) => value > 1 && value < Math.fround(factor));
@@ -43,7 +46,7 @@ export function llama3Scaling(factors: Float32Array, rope: Pick<ModelConfig, 'ro
   };
 }
 
-/** The shortest decimal of the same float32: 1e-5, where the file has 9.999999747378752e-6. */
+/** Returns the shortest decimal that is the same float32: 1e-5 for 9.999999747378752e-6. */
 export function shortest(value: number): number {
   for (let digits = 1; digits < 9; digits++) {
     const short = Number(value.toPrecision(digits));

@@ -1,4 +1,4 @@
-/** The tokenizer of a GGUF file as the tokenizer.json and tokenizer_config.json that it was made from, as far as the file tells. */
+/** Converts the tokenizer of a GGUF file back to tokenizer.json and tokenizer_config.json, as far as the file has the information. */
 
 import { InputError } from '../../../errors.ts';
 import type { TokenizerJson } from '../sourceFiles.ts';
@@ -23,7 +23,7 @@ const DIGITS: Json = {
 const LLAMA3: Json = { pre_tokenizer: splitBy(SPLITTINGS['llama-bpe']), ignore_merges: true };
 const QWEN2: Json = { pre_tokenizer: splitBy(SPLITTINGS.qwen2), normalizer: { type: 'NFC' } };
 
-/** How texts are split, by the names of llama.cpp. */
+/** Pre-tokenizers by llama.cpp's name. */
 const PRE_TOKENIZERS: Record<string, Json> = {
   'gpt-2': GPT2,
   olmo: GPT2,
@@ -37,7 +37,10 @@ const PRE_TOKENIZERS: Record<string, Json> = {
   'deepseek-r1-qwen': QWEN2,
 };
 
-/** The tokenizer; empty if the file has none. Throws InputError for one that is not read, or does not fit `vocabSize` rows. */
+/**
+ * Returns the tokenizer; empty if the file has none. Throws InputError for an unsupported tokenizer, and for one with more tokens than
+ * `vocabSize`.
+ */
 export function tokenizerOf(
   metadata: ReadonlyMap<string, GgufValue>,
   { file, vocabSize }: { file: string; vocabSize: number },
@@ -117,7 +120,7 @@ export function tokenizerOf(
   };
 }
 
-/** Throws InputError. What is in it is checked when a tokenizer is made of it. */
+/** Parses a complete tokenizer.json. Throws InputError if it is not JSON. Its content is checked when a tokenizer is created from it. */
 function parseWhole(text: GgufValue, file: string): Json {
   try {
     const json: unknown = typeof text === 'string' ? JSON.parse(text) : undefined;
@@ -137,7 +140,7 @@ const SPECIAL_TOKENS = {
   padding_token_id: 'pad_token',
 };
 
-/** Ids of the tokens that end a turn, which llama.cpp has up to three names for. */
+/** Returns the ids of the tokens that end a turn. llama.cpp has up to three keys for them. */
 export const endTokenIds = (metadata: ReadonlyMap<string, GgufValue>): number[] =>
   ['eos', 'eot', 'eom'].flatMap((name) => {
     const id = metadata.get(`tokenizer.ggml.${name}_token_id`);

@@ -6,7 +6,7 @@ import { batched, type RubricJudge } from './judge.ts';
 import { parseRubric, type Criterion, type RubricInput } from './parse.ts';
 import { judgedSample, type JudgedSample } from './prompt.ts';
 
-/** Limits of a rubric's judge, and the rule that its scores are added to. */
+/** Limits of a rubric's judge, and the rule to which its scores are added. */
 export interface RubricOptions {
   /** Judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
   judge: RubricJudge | (() => Promise<RubricJudge>);

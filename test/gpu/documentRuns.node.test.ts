@@ -1,0 +1,22 @@
+/** Runs the commands of README and the documents that compute on a device without an engine, in `npm test -- --full`. */
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { documentCommands, filled, runnerOf } from '../documentRuns.ts';
+import { isFull } from './full.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'webgrpo-documents-'));
+const lines = new Map(
+  documentCommands.filter((one) => runnerOf(one) === 'gpu').map(({ line, words }) => [line, words]),
+);
+
+/** A separate process each, because a loss that `--import` registers stays for the life of its process. */
+test.runIf(isFull).each([...lines])('%s', { timeout: 600_000 }, (_, [, ...words]) => {
+  const args = filled(words, (name) => join(folder, name));
+  if (args[0] === 'sft') args.push(`trainer.defaultLocalDir=${folder}`);
+  const { status, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], { encoding: 'utf8' });
+  expect(status, stderr.slice(-500)).toBe(0);
+});

@@ -1,0 +1,93 @@
+/**
+ * Runs the `webgrpo` commands of README and the documents on a scripted engine, page by page, in a folder with a finished run. A command
+ * that needs a device, a network or another program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
+ */
+
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { saveAdapter } from '../../src/model/lora/adapter.ts';
+import { initLora, type LoraConfig } from '../../src/model/lora/weights.ts';
+import { parseModelConfig } from '../../src/model/config.ts';
+import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import { documentCommands, filled, idleMarks, OTHER_TESTS, runnerOf } from '../documentRuns.ts';
+import { hasNatsServer, selfSigned } from '../natsServer.ts';
+
+const root = process.cwd();
+const folder = mkdtempSync(join(tmpdir(), 'webgrpo-documents-'));
+let outputs = 0;
+const output = (name: string) => join(folder, `${++outputs}-${name.replaceAll('/', '-')}`);
+
+/** Returns what a command said if it failed. A server is stopped as soon as it can be used, a conversation after a question. */
+async function failureOf(words: string[]): Promise<string> {
+  if (words[0] === 'init') rmSync(words[1], { recursive: true, force: true });
+  const isServer = words[0] === 'serve' || words[0] === 'room';
+  const command = new RunningCommand(words, { createEngine: scriptedEngines(), isTTY: isServer });
+  if (words.includes('--chat')) command.type('one\n/exit\n');
+  if (isServer) {
+    const canStop = command.said(words[0] === 'room' ? /step 1: / : /serving .* at/);
+    await Promise.all([canStop, command.listens]).catch(() => undefined); // it has ended, with the error below
+    command.signal('SIGINT');
+  }
+  const { status, said } = await command.done;
+  return status === (isServer ? 3 : 0) ? '' : `${words.join(' ')}: ${status}: ${said.slice(-3).join('\n')}`;
+}
+
+/** Replaces a checkpoint by an adapter, which the scripted engine does not train. */
+function writeAdapter(checkpoint: string): void {
+  const model = parseModelConfig(JSON.parse(readFileSync('models/base/config.json', 'utf8')));
+  const lora: LoraConfig = {
+    ...{ rank: 4, alpha: 8, dropout: 0, useRslora: false, seed: 1 },
+    targetModules: ['q_proj'],
+  };
+  rmSync(checkpoint, { recursive: true });
+  mkdirSync(checkpoint);
+  for (const [name, bytes] of saveAdapter({ lora, tensors: initLora(model, lora), baseModel: resolve('models/base') }))
+    writeFileSync(join(checkpoint, name), bytes);
+}
+
+/** Starts a page in the folder, whose runs are as a user of any page has them. */
+function startPage(): void {
+  process.chdir(folder);
+  for (const name of ['runs', 'my-task', 'my-env']) rmSync(name, { recursive: true, force: true });
+  if (existsSync('finished')) cpSync('finished', 'runs', { recursive: true });
+}
+
+beforeAll(async () => {
+  startPage();
+  for (const name of ['configs', 'examples', 'checkpoints', 'scripts']) symlinkSync(resolve(root, name), name);
+  cpSync('examples/replay-reward.js', 'new.js');
+  cpSync('checkpoints/gsm8k-tool', 'models/base', { recursive: true });
+  writeFileSync('tiles.json', '{}');
+  selfSigned(folder);
+  for (const own of [[], ['name=full'], ['name=lora']])
+    expect(await failureOf(filled(['train', 'configs/gsm8k-tool.yaml', ...own], output))).toBe('');
+  writeAdapter('runs/lora/checkpoints/step-2');
+  cpSync('runs', 'finished', { recursive: true });
+}, 120_000);
+afterAll(() => process.chdir(root));
+
+test('every command is run by a test, or its page says that none runs it', () => {
+  const unknown = documentCommands.filter((command) => runnerOf(command) === undefined);
+  expect(unknown.map(({ page, line }) => `${page}: ${line}`)).toEqual([]);
+  expect(idleMarks).toEqual([]);
+  for (const [start, file, text] of OTHER_TESTS)
+    expect(readFileSync(resolve(root, file), 'utf8'), `${start} in ${file}`).toContain(text);
+});
+
+/** Commands that an earlier page has too. A folder that `init` writes is needed again. */
+const hasRun = new Set<string>();
+const pages = new Set(documentCommands.map(({ page }) => page));
+test.each([...pages])('%s', { timeout: 300_000 }, async (page) => {
+  startPage();
+  const failures: string[] = [];
+  for (const command of documentCommands.filter((one) => one.page === page && runnerOf(one) === 'unit')) {
+    const [program, ...words] = command.words;
+    if (words[0] === 'cd') process.chdir(words[1]);
+    if (program !== 'webgrpo' || (words[0] === 'room' && !hasNatsServer()) || hasRun.has(command.line)) continue;
+    failures.push(await failureOf(filled(words, output)));
+    if (words[0] !== 'init') hasRun.add(command.line);
+  }
+  expect(failures.filter((failure) => failure !== '')).toEqual([]);
+});
