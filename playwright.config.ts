@@ -6,7 +6,7 @@ const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 const isFull = process.env['FULL_TESTS'] === '1';
 
 /** Tests that need a real engine or the source's own files. All others test the page with a scripted engine. */
-const REAL = ['train', 'lost', 'remoteModel', 'fileSystems', 'mcp', 'report', 'firefox'];
+const REAL = ['train', 'lost', 'fileSystems', 'mcp', 'report', 'firefox'];
 /** Tests that run only with --full: built pages, the packed package, and the length of tasks. */
 const FULL = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts'];
 const real = [...REAL.map((name) => `${name}.spec.ts`), ...(isFull ? FULL : [])];

@@ -43,13 +43,16 @@ const ISOLATED = [
 
 const isFull = process.env['FULL_TESTS'] === '1';
 
+/** Milliseconds after which a test counts as hanging. No test depends on the limit, and a busy machine stays far below it. */
+const GUARD = { testTimeout: 120_000, hookTimeout: 120_000 };
+
 /** One process and one device for all files (test/gpu/sharedDevice.ts), so that a kernel is compiled once, not once per file. */
 const GPU_TESTS = {
-  ...{ testTimeout: 60_000, fileParallelism: false, isolate: false, restoreMocks: true },
+  ...{ ...GUARD, fileParallelism: false, isolate: false, restoreMocks: true },
   env: { FULL_TESTS: isFull ? '1' : '' },
 };
 
-const UNIT_TESTS = { environment: 'node', testTimeout: 30_000 } as const;
+const UNIT_TESTS = { environment: 'node', ...GUARD } as const;
 
 /** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({

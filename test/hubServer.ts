@@ -19,8 +19,10 @@ export interface Hub {
   /** Faults of the next requests for a file's bytes, in order. */
   faults: Map<string, Fault[]>;
   etagOf(file: string): string;
-  /** Returns a fault that sends `bytes` bytes of the file, then closes the connection. */
+  /** Returns a fault that sends `bytes` bytes of the file, and closes the connection when `onProgress` says that they have arrived. */
   cutAfter(file: string, bytes: number): Fault;
+  /** For the downloads of a test that uses `cutAfter`. */
+  onProgress(progress: { received: number }): void;
   close(): void;
 }
 
@@ -34,6 +36,7 @@ export const answerWith =
 
 export async function startHub(files: Map<string, Uint8Array>): Promise<Hub> {
   const hub = { files, log: [], faults: new Map<string, Fault[]>() };
+  let cut: ((received: number) => void) | undefined;
   const server = createServer((request, response) => answer(hub, request, response)).listen(0, '127.0.0.1');
   server.keepAliveTimeout = 60_000; // a busy machine must not lose connections between two requests
   await new Promise((resolve) => server.once('listening', resolve));
@@ -44,8 +47,10 @@ export async function startHub(files: Map<string, Uint8Array>): Promise<Hub> {
     cutAfter: (file, bytes) => (response) => {
       const all = files.get(file)!;
       response.writeHead(200, { etag: etagOf(all), 'content-length': all.length });
-      response.write(all.subarray(0, bytes), () => setTimeout(() => response.destroy(), 200));
+      response.write(all.subarray(0, bytes));
+      cut = (received) => void (received >= bytes && response.destroy());
     },
+    onProgress: ({ received }) => cut?.(received),
     close() {
       server.close();
       server.closeAllConnections();

@@ -16,6 +16,8 @@ const OPEN = { type: 'object', properties: {}, additionalProperties: true };
 let tools = ['echo', 'count', 'fault'].map((name) => ({ name, description: name, inputSchema: OPEN }));
 let count = 0;
 let faults = 0;
+/** @type {number | undefined} a call that is answered with the next one */
+let held;
 
 /** @param {number} levels @returns {object} */
 function deep(levels) {
@@ -125,12 +127,13 @@ function answer({ id, method, params }) {
     else send({ id, result: { tools } });
   } else if (method === 'tools/call') {
     const { name, arguments: args = {}, _meta } = params ?? {};
-    if (fault === 'progress') {
+    if (fault === 'progress' && name === 'fault') {
       for (let i = 0; i < 3; i++)
         send({ method: 'notifications/progress', params: { progressToken: _meta.progressToken, progress: i } });
-      setTimeout(() => send({ id, result: text('done') }), 100);
+      held = id;
       return;
     }
+    if (held !== undefined) send({ id: held, result: text('done') });
     const result = name === 'echo' ? text(JSON.stringify(args)) : name === 'count' ? text(`${++count}`) : misbehave(id);
     if (result) send({ id, result });
   } else if (method === 'notifications/cancelled' && file !== '') {

@@ -12,8 +12,10 @@ import type {
   PrefillRows,
   SlotSetup,
 } from '../src/rollout/decode/decoder.ts';
+import type { RolloutServer } from '../src/rollout/server/server.ts';
 import type { SlotDecoder } from '../src/rollout/server/slotDecoder.ts';
 import { nextTask } from '../src/rollout/agent/yield.ts';
+import type { GenerateRequest, Generation } from '../src/rollout/types.ts';
 
 interface Slot extends SlotSetup {
   ids: number[];
@@ -164,4 +166,22 @@ export class ModelSlotDecoder implements SlotDecoder {
     if (s.sampling.stopTokenIds.includes(token)) s.done = 1;
     else if (s.ids.length >= s.sampling.maxNewTokens - s.drawnBefore) s.done = 2;
   }
+}
+
+/** Runs three turns with waits between; a later turn extends the context by two tokens of a tool. */
+export async function turns(
+  server: RolloutServer,
+  q: GenerateRequest,
+  wait: () => Promise<unknown>,
+): Promise<Generation[]> {
+  const out: Generation[] = [];
+  let contextIds = q.contextIds;
+  for (let turn = 0; turn < 3; turn++) {
+    const generation = await server.generate({ ...q, contextIds });
+    out.push(generation);
+    contextIds = Uint32Array.from([...contextIds, ...generation.tokenIds, 60 + turn, q.key[1] % 64]);
+    await wait();
+  }
+  server.release(q.requestId);
+  return out;
 }

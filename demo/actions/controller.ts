@@ -75,7 +75,7 @@ export async function openForm(): Promise<boolean> {
   if (result !== undefined) await showShared(result, () => form.config()); // a shared result is shown first
   if (refused) complain(refused);
   formIsReady.value = true;
-  return !refused && result === undefined;
+  return !refused && unknown === undefined && result === undefined;
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   expectPoints,
   expectState,
   expectStep,
+  isFull,
   openDrawer,
   openPage,
   skipUnlessFull,
@@ -15,11 +16,13 @@ import {
   TINY,
 } from './demo.ts';
 
-/** The everyday tests skip forced colours except at the start; npm test -- --full checks them everywhere. */
-const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
+/** The everyday tests check forced colours at the start, and dark ones there and at the end, when every panel is open; --full checks all. */
+const DARK = isFull ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
+const LIGHT = isFull ? COLOURS : { light: COLOURS.light };
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
   await openPage(page, { ...TINY, steps: 3, 'trainer.testFreq': 2 });
+  await expectContrast(page);
   await page.getByText('Glossary').click();
   await page.getByText('More settings').click();
   await expectNoViolations(page, 'idle, settings and words open');
@@ -32,7 +35,7 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   const one = page.locator('#rollouts .try').first();
   await one.getByRole('button', { name: 'Inspect tokens' }).click();
   await one.getByRole('option').first().click();
-  await expectNoViolations(page, 'running, editor and inspector open', QUICK);
+  await expectNoViolations(page, 'running, editor and inspector open', LIGHT);
   await page.getByRole('button', { name: 'Pause' }).click();
   engine.open();
   await expectState(page, 'paused');
@@ -40,13 +43,13 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await expect(page.locator('#ask .exchange')).toHaveCount(1);
   await expect(page.locator('#ask .drawing')).toHaveCount(0);
   await page.getByRole('tab', { name: 'Settings' }).click();
-  await expectNoViolations(page, 'paused, a question answered, live settings open', QUICK);
+  await expectNoViolations(page, 'paused, a question answered, live settings open', LIGHT);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
   await page.getByText('The result as text').click();
   await openDrawer(page, 'runs');
   await page.locator('#runs .save summary').click();
-  await expectNoViolations(page, 'stopped, result and ways to save open', QUICK);
+  await expectNoViolations(page, 'stopped, result and ways to save open', DARK);
 });
 
 test('axe finds nothing with a result from a link, with a link to copy by hand, and in the recorded run', async ({
@@ -68,11 +71,11 @@ test('axe finds nothing with a result from a link, with a link to copy by hand, 
   expect(
     await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
   ).toBe(await link.inputValue());
-  await expectNoViolations(page, 'a result from a link, to be copied by hand', QUICK);
+  await expectNoViolations(page, 'a result from a link, to be copied by hand', DARK);
   await page.getByRole('button', { name: 'Close' }).click();
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
-  await expectNoViolations(page, 'recorded run', QUICK);
+  await expectNoViolations(page, 'recorded run', DARK);
 });
 
 test('axe finds nothing in a failed run', async ({ page }) => {
@@ -196,8 +199,8 @@ function contrast(a: number[], b: number[]): number {
   return (high + 0.05) / (low + 0.05);
 }
 
-test('borders of controls and the marks of the time bar have a contrast of 3 to 1', async ({ page }) => {
-  await openPage(page);
+/** Expects a contrast of 3 to 1 of the borders of controls and the marks of the time bar. */
+async function expectContrast(page: Page): Promise<void> {
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
     const colours = await page.evaluate(() => {
@@ -219,4 +222,4 @@ test('borders of controls and the marks of the time bar have a contrast of 3 to 
       for (const ground of colours.grounds)
         expect(contrast(colour, ground), `${name}, ${colorScheme}`).toBeGreaterThanOrEqual(3);
   }
-});
+}

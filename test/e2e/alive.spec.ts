@@ -1,27 +1,15 @@
 /** Tests that the page shows progress from its first seconds, and that what it says about a run's end is true. */
 
-import { readFile } from 'node:fs/promises';
 import { expect, type Page } from '@playwright/test';
 import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { downloadedLines, untimed } from './savedLines.ts';
 
 const SMALL = { ...TINY, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.valMaxSamples': 40 };
 
 const tries = (page: Page) => page.locator('#rollouts .try');
 const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: true }).click();
 
-/** Returns metrics.jsonl as the button saves it, without timings. */
-async function lines(page: Page): Promise<Record<string, number>[]> {
-  const download = page.waitForEvent('download');
-  await page.getByRole('button', { name: 'Download metrics' }).click();
-  const text = await readFile(await (await download).path(), 'utf8');
-  return text
-    .trim()
-    .split('\n')
-    .map((line) => {
-      const all = Object.entries(JSON.parse(line) as Record<string, number>);
-      return Object.fromEntries(all.filter(([name]) => !/^(timing|perf)/.test(name)));
-    });
-}
+const lines = async (page: Page) => untimed(await downloadedLines(page));
 
 test("the untrained model's tries before Start do not change a run", async ({ page, engine }) => {
   let fetched = 0;

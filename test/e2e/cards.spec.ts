@@ -5,7 +5,7 @@ import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { startHub } from '../hubServer.ts';
-import { address, expectPoints, expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, onlyInFull, openPage, roundTrip, test, TINY } from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
 const shippedGguf = async () =>
@@ -70,29 +70,28 @@ test('"Your model" without a model starts nothing, and the address reopens that 
   await expect(page).toHaveURL(/\/\??$/);
 });
 
-test('a card whose recipe cannot be loaded is not left marked', async ({ page }) => {
+test('a card whose recipe cannot be loaded is not left marked; of two cards, the one chosen last is opened', async ({
+  page,
+}) => {
   await page.route('**/countdown*.yaml', (route) => route.fulfill({ status: 503 }));
   await openPage(page);
   await page.getByRole('radio', { name: /^Countdown/ }).click();
   await expect(page.locator('.notice.error')).toContainText('countdown could not be loaded');
   await expect(page.getByRole('radio', { name: /^Calculator/ })).toBeChecked();
-});
 
-test('of two cards, the one that was chosen last is opened, whichever recipe arrives first', async ({ page }) => {
   let letGo = () => {};
   const held = new Promise<void>((resolve) => (letGo = resolve));
   await page.route('**/countdown*.yaml', async (route) => {
     await held;
     await route.continue();
   });
-  await openPage(page);
   await page.getByRole('radio', { name: /^Countdown/ }).click();
   await page.getByRole('radio', { name: /^Backwards/ }).click();
   await expect(page).toHaveURL(/\?config=reverse-text$/);
   const late = page.waitForResponse('**/countdown*.yaml');
   letGo();
   await (await late).finished();
-  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  await roundTrip(page);
   await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
   await expect(page).toHaveURL(/\?config=reverse-text$/);
 });
@@ -157,7 +156,7 @@ test('a model of the hub is not requested while typing; then its sizes are shown
     const late = page.waitForResponse('**/api/models/org/slow/**');
     letGo();
     await late;
-    await page.waitForTimeout(500); // time for the page to show it
+    await roundTrip(page);
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, stored in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);

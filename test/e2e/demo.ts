@@ -96,6 +96,10 @@ export const expectPoints = (page: Page, chart: string, count: number): Promise<
 export const expectKept = (page: Page, count: number): Promise<void> =>
   expect(page.locator('.timeline-marks .checkpoint')).toHaveCount(count);
 
+/** Fetches something in the page. The page has acted on everything that arrived before. */
+export const roundTrip = (page: Page): Promise<string> =>
+  page.evaluate(() => fetch('/').then((answer) => answer.text()));
+
 /** Returns the number of points of a curve. */
 export async function points(page: Page, chart: string): Promise<number> {
   return Number(await page.locator(`figure[data-chart="${chart}"]`).getAttribute('data-points'));

@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
-import { address, expectKept, expectPoints, expectState, openDrawer, test, TINY } from './demo.ts';
+import { address, expectKept, expectPoints, expectState, openDrawer, skipUnlessFull, test, TINY } from './demo.ts';
 
 const boxOf = async (page: Page, selector: string) => (await page.locator(selector).first().boundingBox())!;
 
@@ -111,12 +111,9 @@ for (const size of SIZES)
       () => (globalThis as unknown as { frames: { shown: string; says: boolean; y: number }[] }).frames,
     );
     expect(new Set(frames.map(({ shown }) => shown)).size, 'problems shown in steps 1 to 4').toBeLessThanOrEqual(4);
-    const share = frames.filter(({ says }) => says).length / frames.length;
     const places = new Set(frames.map(({ y }) => y));
-    console.log(
-      `layout shift in three steps ${await shifts(page)}; the sentence is shown in ${100 * share} % of ${frames.length} frames`,
-    );
-    expect(share).toBeGreaterThan(0.9);
+    console.log(`layout shift in three steps ${await shifts(page)}, ${frames.length} frames`);
+    expect(new Set(frames.map(({ says }) => says)), 'the sentence is shown in every frame').toEqual(new Set([true]));
     expect(places.size, 'places of the sentence').toBe(1);
     // On a phone a longer try moves the next one, below it.
     expect(await shifts(page)).toBeLessThanOrEqual(size.width < 640 ? 0.1 : 0.02);
@@ -128,6 +125,7 @@ for (const width of [360, 390])
     page,
     engine,
   }) => {
+    if (width !== 360) skipUnlessFull();
     await page.setViewportSize({ width, height: 780 });
     await load(page);
     expect(await shifts(page), 'layout shift while loading').toBeLessThanOrEqual(0.03);
@@ -227,6 +225,7 @@ for (const { width, height } of SIZES)
   });
 
 test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
+  skipUnlessFull(); // a browser of its own
   const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();

@@ -6,8 +6,8 @@ import type { Exercise } from '../../demo/lessons/kit/checks.ts';
 export const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
 export const exercise = (page: Page, id: string) => page.getByRole('region', { name: `Exercise ${id}` });
 
-/** Opens a lesson and waits for `part`. Returns the errors that the page logs, and its requests to other servers. */
-export async function openLessonAt(page: Page, address: string, part: string): Promise<string[]> {
+/** Opens a page of the lessons and waits for `part`. Returns the errors that the page logs, and its requests to other servers. */
+export async function openLessonAt(page: Page, address: string, part = 'h1'): Promise<string[]> {
   const wrong: string[] = [];
   page.on('pageerror', (error) => wrong.push(error.message));
   page.on('console', (message) => {
@@ -20,6 +20,15 @@ export async function openLessonAt(page: Page, address: string, part: string): P
   await page.goto(address);
   await expect(page.locator(part).first()).toBeVisible();
   return wrong;
+}
+
+/** Expects that the page does not scroll sideways, also with larger text if it `grows`. */
+export async function expectNarrow(page: Page, grows = true): Promise<void> {
+  const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  expect(await tooWide()).toBeLessThanOrEqual(0);
+  if (!grows) return;
+  await page.addStyleTag({ content: 'body { font-size: 34px }' });
+  expect(await tooWide()).toBeLessThanOrEqual(0);
 }
 
 /** Replaces the text of a code cell by keyboard. */

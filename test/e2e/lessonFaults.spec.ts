@@ -1,32 +1,16 @@
 /** Tests lesson 7 in a browser, the contents page with its six questions, the class board and the handout. */
 
-import { expect, type Page } from '@playwright/test';
+import { expect } from '@playwright/test';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, skipUnlessFull, test } from './demo.ts';
+import { expectNarrow, figure, openLessonAt } from './lesson.ts';
 
 const LESSON = '/lessons/7-faults/index.html';
 const COLOURS_NOW = isFull ? COLOURS : { light: COLOURS.light };
 
-/** Opens a page. It must not log an error, and must not ask any other server. */
-async function open(page: Page, address: string): Promise<string[]> {
-  const wrong: string[] = [];
-  page.on('pageerror', (error) => wrong.push(error.message));
-  page.on('console', (message) => {
-    if (message.type() === 'error') wrong.push(message.text());
-  });
-  page.on('request', (request) => {
-    const url = new URL(request.url());
-    if (!/^(data|blob):$/.test(url.protocol) && url.hostname !== '127.0.0.1') wrong.push(url.href);
-  });
-  await page.goto(address);
-  return wrong;
-}
-
-const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
-
 test('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', async ({ page }) => {
-  const wrong = await open(page, LESSON);
+  const wrong = await openLessonAt(page, LESSON);
   const first = figure(page, '7.1');
   await page.getByRole('button', { name: 'Run 2', exact: true }).press('Enter');
   await expect(page).toHaveURL(/run=2/);
@@ -72,7 +56,7 @@ test('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', 
 });
 
 test('the contents list the lessons, and six questions are asked before and after', async ({ page }) => {
-  const wrong = await open(page, '/lessons/index.html');
+  const wrong = await openLessonAt(page, '/lessons/index.html');
   await expect(page.locator('[data-lesson="7-faults"]')).toContainText('Find the fault');
   const before = page.getByRole('form', { name: 'Before the first lesson' });
   await before.getByRole('button').press('Enter');
@@ -101,7 +85,7 @@ test('the contents list the lessons, and six questions are asked before and afte
 });
 
 test('the class board draws the curves of pasted links, and names the damaged ones', async ({ page }) => {
-  const wrong = await open(page, '/lessons/board/index.html');
+  const wrong = await openLessonAt(page, '/lessons/board/index.html');
   const link = async (seed: number) => {
     const history = [1, 2, 3].map((step) => ({
       'training/global_step': step,
@@ -126,7 +110,7 @@ test('the class board draws the curves of pasted links, and names the damaged on
 
 test('the handout prints on three pages, and the schedule names only lessons that exist', async ({ page }) => {
   skipUnlessFull();
-  await open(page, '/lessons/handout/index.html');
+  await openLessonAt(page, '/lessons/handout/index.html');
   const pages = (await page.pdf({ preferCSSPageSize: true })).toString('latin1').match(/\/Type\s*\/Page\b(?!s)/g);
   expect(pages).toHaveLength(3);
   await expectNoViolations(page, 'handout', COLOURS);
@@ -152,16 +136,16 @@ test.describe('360 px', () => {
   ])
     test(`${address} does not scroll sideways`, async ({ page }) => {
       skipUnlessFull();
-      await open(page, address);
+      await openLessonAt(page, address);
       if (address === LESSON) await page.getByRole('button', { name: 'Look without a guess' }).click();
-      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+      await expectNarrow(page, false);
     });
 });
 
 test('without a GPU the runs can be diagnosed, and the live button says what is missing', async ({ page }) => {
   skipUnlessFull();
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await open(page, LESSON);
+  await openLessonAt(page, LESSON);
   await page.getByRole('button', { name: 'Look without a guess' }).click();
   await figure(page, '7.2')
     .getByRole('button', { name: /^Repair it here/ })

@@ -1,7 +1,7 @@
 /** Tests links: the address follows the settings, a link can contain a result, and neither starts anything automatically. */
 
 import { expect, type Page } from '@playwright/test';
-import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, openPage, roundTrip, test, TINY } from './demo.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import type { RunChange } from '../../demo/storage/runChanges.ts';
 
@@ -30,7 +30,7 @@ function foreignRequests(page: Page): string[] {
 /** Lets ten seconds of the page's own clock pass, and waits for the requests of that time. */
 async function passTime(page: Page): Promise<void> {
   await page.clock.runFor(10_000);
-  await page.evaluate(() => fetch('/').then((answer) => answer.text()));
+  await roundTrip(page);
 }
 
 test('the address follows the settings, and opens with them', async ({ page }) => {
@@ -47,10 +47,12 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('7');
 });
 
-test('an unknown parameter is reported with the nearest known one', async ({ page }) => {
+test('an unknown parameter or key is reported with the nearest known one', async ({ page }) => {
   await page.goto('/?lrr=1e-4');
   await expect(page.locator('.notice.error')).toContainText('Unknown parameter "lrr". Did you mean "lr"?');
   await expect(page.locator('.notice.error')).toContainText('Known parameters: config, algorithm,');
+  await page.goto(address({ 'rollout.temprature': 1 }));
+  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
 test('a result from a link is shown as a shared run, as text, and starts nothing', async ({ page }) => {

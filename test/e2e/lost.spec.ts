@@ -13,9 +13,12 @@ test('after a crash of the GPU process the run continues automatically, with the
   page: unbroken,
   own: { page, browser },
 }) => {
-  await openPage(unbroken, MOVING);
-  await unbroken.getByRole('button', { name: 'Start' }).click();
-  await expectState(unbroken, 'done');
+  if (isFull) {
+    // Every day a scripted engine compares the runs: autosave.spec.ts.
+    await openPage(unbroken, MOVING);
+    await unbroken.getByRole('button', { name: 'Start' }).click();
+    await expectState(unbroken, 'done');
+  }
   // Too many steps for any machine to finish before the crash.
   await openPage(page, { ...MOVING, steps: 2000, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start' }).click();
@@ -23,9 +26,12 @@ test('after a crash of the GPU process the run continues automatically, with the
   await waitForStep(page, 1);
   await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
   await expect.poll(notices).toMatch(/The GPU was lost at step \d+\. Resumed from step \d+\./);
+  await waitForStep(page, 2); // a crash before step 1 was saved takes it back to 0
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
-  expect(trained(await savedLines(page))).toEqual(trained(await savedLines(unbroken)));
+  const lines = await savedLines(page);
+  expect(lines.slice(0, 2).map((line) => line['training/global_step'])).toEqual([1, 2]);
+  if (isFull) expect(trained(lines)).toEqual(trained(await savedLines(unbroken)));
 });
 
 test('a GPU that is lost while the page is idle is not used for training', async ({ own: { page, browser } }) => {

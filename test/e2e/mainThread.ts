@@ -24,13 +24,10 @@ interface BusyTimes {
   longtasks: number[];
 }
 
-/**
- * Expects that no task took 50 ms of processor time. Only npm test -- --full checks it and runs it alone, because the processor is slower
- * next to other work.
- */
+/** Expects that no task took 50 ms of processor time. Only npm test -- --full measures it, and runs it alone: the processor is slower next to other work. */
 export function expectShortTasks({ longestCpu }: BusyTimes, what: string): void {
   console.log(`longest task, ${what}: ${longestCpu.toFixed(1)} ms of processor time`);
-  if (process.env['FULL_TESTS'] === '1') expect(longestCpu, `ms of processor time, ${what}`).toBeLessThan(50);
+  expect(longestCpu, `ms of processor time, ${what}`).toBeLessThan(50);
 }
 
 /** Starts the measurement. The returned function stops it and returns the results. */

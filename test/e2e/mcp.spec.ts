@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { build } from 'vite';
 import { serveFolder } from '../../scripts/lib/bundlers.mjs';
+import { freePort } from '../natsServer.ts';
 
 const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-mcp-page-'));
@@ -48,7 +49,7 @@ const sumIn = (inPage: Page, url: string): Promise<string> =>
   }, url);
 
 test('a server that allows the origin by CORS', async ({ page: inPage }) => {
-  const port = 20_000 + Math.floor(Math.random() * 20_000);
+  const port = await freePort();
   const env = { ...process.env, PORT: `${port}` };
   const child = spawn(process.execPath, [EVERYTHING, 'streamableHttp'], { env, stdio: ['ignore', 'ignore', 'pipe'] });
   try {

@@ -1,7 +1,8 @@
 /** Tests the page around a run: messages without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
 
 import { expect } from '@playwright/test';
-import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { address, expectKept, expectPoints, expectState, expectStep, inkOf, openPage, test, TINY } from './demo.ts';
+import { downloadedLines } from './savedLines.ts';
 
 test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
   page,
@@ -26,14 +27,6 @@ test("a software adapter is named prominently; another algorithm uses its own cl
   await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
-test('without WebGPU the page says what is missing and what to do', async ({ page }) => {
-  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await page.goto('/');
-  await expectState(page, 'no-gpu');
-  await expect(page.getByText('Training needs WebGPU')).toBeVisible();
-  await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
-});
-
 test('with WebGPU but no adapter the page says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
@@ -45,15 +38,22 @@ test('with WebGPU but no adapter the page says where to look', async ({ page }) 
 });
 
 test('a browser that refuses an adapter, or never answers, is reported after 10 seconds', async ({ page }) => {
-  await page.clock.install();
   await page.addInitScript(() => {
+    // The page's limit passes when the test says so.
+    const { setTimeout } = window;
+    const withoutLimit = (then: () => void, ms?: number) => {
+      if (ms !== 10_000) return setTimeout(then, ms);
+      Object.assign(globalThis, { passLimit: then });
+      return 0;
+    };
+    window.setTimeout = withoutLimit as typeof window.setTimeout;
     const refused = Promise.reject(new Error('GPU process crashed.'));
     refused.catch(() => {});
     Object.assign(globalThis, { adapterFound: location.hash === '#refused' ? refused : new Promise(() => {}) });
   });
   await openPage(page);
   await page.getByRole('button', { name: 'Start' }).click();
-  await page.clock.runFor(10_000);
+  await page.evaluate('passLimit()');
   await expectState(page, 'no-gpu');
   await expect(page.getByText('The browser did not answer within 10 seconds when asked for a GPU.')).toBeVisible();
   await page.goto('about:blank');
@@ -116,11 +116,6 @@ test('a bad setting is refused with one error message and can be corrected', asy
   await page.getByLabel('Learning rate').fill('1e-4');
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');
-});
-
-test('an unknown key in the address names the nearest known one', async ({ page }) => {
-  await page.goto(address({ 'rollout.temprature': 1 }));
-  await expect(page.locator('#plan')).toContainText('Did you mean "rollout.temperature"?');
 });
 
 test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({
@@ -229,4 +224,19 @@ test('numbers that are not finite end the run, with the step and the reason', as
   await expect(notice).toContainText(/step \d+/);
   await expect(notice).toContainText('not finite');
   await expect(notice).toContainText('actor.optim.lr');
+});
+
+test('a rubric in the config, decided by another checkpoint in the worker: a curve of each criterion', async ({
+  page,
+}) => {
+  const rubric = { prompt: '{response} {criterion}', criteria: [{ name: 'brief', description: 'Is it brief?' }] };
+  const judge = { 'reward.rubric': JSON.stringify(rubric), 'reward.judge.checkpoint': 'checkpoints/gsm8k-tool' };
+  await openPage(page, { ...TINY, steps: 2, ...judge });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done');
+  await expectPoints(page, 'reward/brief/mean', 2);
+  expect(await inkOf(page, 'reward/brief/mean')).toBeGreaterThan(0.005);
+  const [line] = (await downloadedLines(page)).filter((metrics) => 'reward/brief/mean' in metrics);
+  expect(line['reward/brief/mean']).toBeGreaterThan(0);
+  expect(line['reward/brief/mean']).toBeLessThan(1);
 });

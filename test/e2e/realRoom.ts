@@ -15,18 +15,17 @@ interface RealRoomOptions {
   overrides?: string[];
   /** Number of problems of `groups`. */
   problems?: number;
-  ackWaitMs?: number;
   tls?: ServerOptions['tls'];
 }
 
-export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000, tls }: RealRoomOptions = {}) {
+export async function realRoom({ overrides = [], problems = 14, tls }: RealRoomOptions = {}) {
   const room = await TestRoom.start({ tls });
   const source = 'configs/gsm8k-tool.yaml';
   const small = ['rollout.n=2', 'rollout.maxNumSeqs=4', 'data.maxResponseLength=24', ...overrides];
   const config = parseTrainConfig(readFileSync(source, 'utf8'), { source, overrides: small });
   const connection = await room.connect();
   const host = await RoomHost.open(connection, {
-    ...{ config: { ...config }, ackWaitMs, resume: false },
+    ...{ config: { ...config }, ackWaitMs: 60_000, resume: false }, // so that no slow worker counts as silent
   });
   const file = (name: string) => readFileSync(`checkpoints/gsm8k-tool/${name}`);
   const { weights: _, ...model } = await loadCheckpoint((name) =>

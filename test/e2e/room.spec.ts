@@ -12,7 +12,8 @@ import { expect } from '@playwright/test';
 import { build, type Rolldown } from 'vite';
 import { sampleOf } from '../../src/grpo/queue/records.ts';
 import { newUserKey } from '../../src/extensions/rooms/connect.ts';
-import { Controller, fakeWorker, type Saved } from '../room.ts';
+import { checkMadeUp, Controller, fakeWorker, madeUp, type Saved } from '../room.ts';
+import { deferred } from '../scripted/gate.ts';
 import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
 import { skipUnlessFull, test } from './demo.ts';
@@ -37,9 +38,17 @@ test('a page and a Node process train in one room, and the page leaves', async (
   await page.addScriptTag({ type: 'module', content: output[0].code });
   const room = await TestRoom.start();
   const saved: Saved = { trained: [], begun: 0 };
-  // A long limit, so that a busy machine does not lose its group to the other worker.
-  const controller = await Controller.open(room, saved, { ackWaitMs: 60_000 });
-  const node = fakeWorker(room, { name: 'node' });
+  // A long limit, so that a busy machine does not lose its group to the other worker, which waits for the page's first sample.
+  const byPage = deferred<void>();
+  const check: typeof checkMadeUp = (...sample) => (byPage.resolve(), checkMadeUp(...sample));
+  const controller = await Controller.open(room, saved, { ackWaitMs: 60_000, check });
+  const node = fakeWorker(room, {
+    name: 'node',
+    async generate({ uid, n }, _, put) {
+      await byPage.promise;
+      for (let s = 0; s < n; s++) await put(madeUp(uid, s));
+    },
+  });
   try {
     await controller.rollouter.updateWeights(0);
     await page.waitForFunction(() => 'room' in globalThis);
@@ -209,7 +218,7 @@ test('our page respects a refusal, and reports errors of code, server and addres
 test('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
   // The page has space for a third group, and requests one all the time.
-  const real = await realRoom({ problems: 2, ackWaitMs: 60_000 });
+  const real = await realRoom({ problems: 2 });
   const { host, samples, rollouter, groups } = real;
   try {
     await openFor(page, real.room.server.webSocket, real.room.code);

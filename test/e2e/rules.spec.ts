@@ -18,12 +18,25 @@ import {
 test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
   await page.addInitScript(() => {
-    const { setTimeout } = window;
-    const late = 250;
-    window.requestAnimationFrame = (then) => Number(setTimeout(() => then(performance.now()), late));
-    window.cancelAnimationFrame = (id) => clearTimeout(id); // the real one would cancel a frame of Playwright's with this number
-    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35 ms is Preact's own delay
-    window.setTimeout = withLateEffects as typeof window.setTimeout;
+    const { setTimeout, clearTimeout, requestAnimationFrame, cancelAnimationFrame } = window;
+    const held = new Map<number, () => void>();
+    let [isHolding, ids] = [false, 0];
+    const hold = (then: () => void) => {
+      held.set(--ids, then); // no id of the browser's
+      return ids;
+    };
+    Object.assign(window, {
+      requestAnimationFrame: (then: FrameRequestCallback) =>
+        isHolding ? hold(() => then(performance.now())) : requestAnimationFrame(then),
+      cancelAnimationFrame: (id: number) => held.delete(id) || cancelAnimationFrame(id),
+      setTimeout: (then: () => void, ms?: number) => (isHolding && ms === 35 ? hold(then) : setTimeout(then, ms)), // Preact's own delay
+      clearTimeout: (id: number) => held.delete(id) || clearTimeout(id),
+      holdEffects: () => void (isHolding = true),
+      runEffects() {
+        isHolding = false;
+        for (const [id, then] of held) if (held.delete(id)) then();
+      },
+    });
   });
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
@@ -32,13 +45,15 @@ test('typed text is kept even if effects run late, and the page responds to it',
     editor.evaluate((of) => [...of.querySelectorAll('.cm-line')].map((line) => line.textContent).join('\n'));
   await editor.click();
   await page.keyboard.press('ControlOrMeta+A');
-  const typed = 'reward = ({ a }) => 1';
-  await page.keyboard.type(typed, { delay: 80 });
-  await page.waitForTimeout(1000); // time for pending effects
-  expect(await text()).toBe(typed);
-  expect(await page.evaluate(() => 1)).toBe(1);
-  await page.keyboard.type('er'); // the cursor is at the end
-  expect(await text()).toBe(`${typed}er`);
+  let typed = '';
+  for (const part of ['reward = ', '({ a })', ' => 1', 'er']) {
+    await page.evaluate('holdEffects()');
+    await page.keyboard.type(part);
+    typed += part;
+    await page.evaluate('runEffects()');
+    await page.evaluate(() => new Promise((ran) => setTimeout(ran))); // Preact runs its effects in a task of their own
+    expect(await text()).toBe(typed); // the cursor is at the end
+  }
 
   const preset = page.getByLabel('Preset');
   await expect(preset).toHaveValue('');
@@ -179,6 +194,7 @@ test('"Break it" asks for a guess, applies at once, measures every 5 steps, and 
   engine.upTo(1);
   await openPage(page, QUICK);
   await page.getByRole('button', { name: 'Start' }).click();
+  await engine.reached(2);
   await expectStep(page, 1);
   const broken = page.locator('#break');
   await broken.getByRole('button', { name: 'reward guessing' }).click();
@@ -235,9 +251,12 @@ test('the lesson "cheat" is worked through: each screen checks what was done', a
   await step('It did what was paid', "Waits for the task's own reward.", () =>
     page.getByRole('button', { name: 'Undo' }).click(),
   );
+  await expectState(page, 'done');
   await expect(page, 'the lesson stays in the address').toHaveURL(/lesson=cheat/);
   await page.goto('/?lesson=none');
-  await expect(page.locator('.notice.error')).toContainText('Unknown lesson "none". Known: cheat.');
+  await expect(page.locator('.notice.error'), 'the saved run does not replace it').toContainText(
+    'Unknown lesson "none". Known: cheat.',
+  );
 });
 
 /** Returns the newest value of a curve, and its change since the first. */

@@ -1,11 +1,24 @@
-/** Reads the log of a run from the browser's files. */
+/** Reads the log of a run: from the browser's files, or as the page saves it. */
 
+import { readFile } from 'node:fs/promises';
 import type { Page } from '@playwright/test';
 
 export interface Line {
   'training/global_step': number;
   [metric: string]: number;
 }
+
+const parse = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+
+/** Leaves out the metrics that a clock measured. */
+export const untimed = (lines: Line[]): Line[] =>
+  lines.map(
+    (line) => Object.fromEntries(Object.entries(line).filter(([name]) => !/^(timing|perf)/.test(name))) as Line,
+  );
 
 /** Returns metrics.jsonl of the newest run in the browser's files, without timings. */
 export async function savedLines(page: Page): Promise<Line[]> {
@@ -16,11 +29,14 @@ export async function savedLines(page: Page): Promise<Line[]> {
     const folder = await runs.getDirectoryHandle(names.sort().at(-1)!);
     return (await (await folder.getFileHandle('metrics.jsonl')).getFile()).text();
   });
-  return text
-    .trim()
-    .split('\n')
-    .map((line) => {
-      const all = Object.entries(JSON.parse(line) as Line);
-      return Object.fromEntries(all.filter(([name]) => !/^(timing|perf)/.test(name))) as Line;
-    });
+  return untimed(parse(text));
+}
+
+/** Returns metrics.jsonl as the button saves it. */
+export async function downloadedLines(page: Page): Promise<Line[]> {
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download metrics' }).click(),
+  ]);
+  return parse(await readFile(await download.path(), 'utf8'));
 }

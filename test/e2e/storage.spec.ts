@@ -1,7 +1,7 @@
 /** Tests that a window without OPFS, or without writers there, saves its runs too. */
 
 import { expect } from '@playwright/test';
-import { expectKept, expectState, openPage, test, TINY } from './demo.ts';
+import { expectKept, expectState, openPage, skipUnlessFull, test, TINY } from './demo.ts';
 
 const WITHOUT = {
   OPFS: () => {
@@ -12,6 +12,7 @@ const WITHOUT = {
 
 for (const [missing, remove] of Object.entries(WITHOUT))
   test(`without ${missing} a run is stored in IndexedDB, and continues after a reload`, async ({ page, engine }) => {
+    if (missing === 'OPFS') skipUnlessFull(); // autosave.spec.ts, without any storage
     engine.upTo(2);
     await page.addInitScript(remove);
     await openPage(page, { ...TINY, steps: 3, 'trainer.saveFreq': 1 });

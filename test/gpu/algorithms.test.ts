@@ -44,7 +44,7 @@ beforeAll(async () => {
     tokenizerJson,
     tokenizerConfigJson,
   });
-}, 120_000);
+});
 
 /** Initial weights of every run, so that runs can be compared. */
 const START = initWeights({ ...tinyConfig, vocabSize: 512 }, 3);

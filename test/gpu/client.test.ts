@@ -83,4 +83,4 @@ test('episodes through a worker are continued, forked, streamed, rewarded and tr
   await engine.destroy();
   port1.close();
   port2.close();
-}, 120_000);
+});

@@ -27,7 +27,7 @@ let start: Checkpoint;
 beforeAll(async () => {
   engine = await createLocalEngine(learnerSpec({ withReference: true }));
   start = await new Learner({ engine, config }).saveState();
-}, 120_000);
+});
 afterAll(() => engine.destroy());
 
 /** Returns a learner at its start, whatever earlier tests did with the engine. */

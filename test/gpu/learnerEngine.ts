@@ -1,9 +1,11 @@
-/** A tiny random model with the example's config, for tests of Learner. */
+/** A tiny random model with the example's config, for tests of Learner, and an engine's worker. */
+import * as Comlink from 'comlink';
 import { config } from '../../examples/grpo-loop.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
-import { engineSizes } from '../../src/workers/localEngine.ts';
+import { createEngineHost } from '../../src/workers/engineHost.ts';
+import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
@@ -12,4 +14,18 @@ export function learnerSpec(more: Partial<EngineSpec> = {}): EngineSpec {
   const model = { ...tinyConfig, vocabSize: 512, initializerRange: 0.1 };
   const weights = initWeights(model, 9);
   return { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson, ...more };
+}
+
+/** Returns an engine's worker: a real one in a browser, its host behind a channel in Node. */
+export function workerOf(): Worker {
+  if (typeof Worker !== 'undefined')
+    return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
+  const { port1, port2 } = new MessageChannel();
+  Comlink.expose(createEngineHost(createDeviceEngine), port1);
+  port2.start();
+  const terminate = () => {
+    port1.close();
+    port2.close();
+  };
+  return Object.assign(port2, { terminate }) as unknown as Worker;
 }

@@ -1,26 +1,11 @@
 /** Runs the example's loop over an engine in a worker: a real worker in a browser, its host behind a channel in Node. */
-import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { config, grpo } from '../../examples/grpo-loop.ts';
 import { Learner } from '../../src/extensions/learner/index.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { learnerSpec } from './learnerEngine.ts';
-
-function workerOf(): Worker {
-  if (typeof Worker !== 'undefined')
-    return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
-  const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(createDeviceEngine), port1);
-  port2.start();
-  const terminate = () => {
-    port1.close();
-    port2.close();
-  };
-  return Object.assign(port2, { terminate }) as unknown as Worker;
-}
+import { learnerSpec, workerOf } from './learnerEngine.ts';
 
 const bits = (tensors: TensorMap) =>
   new Map([...tensors].map(([name, { data }]) => [name, new Uint32Array(data.slice().buffer)]));

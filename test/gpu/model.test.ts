@@ -11,6 +11,7 @@ import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { rng } from '../random.ts';
 import { readShared } from '../shared.ts';
 import { testGpu, withGpu } from './gpu.ts';
+import { tinyConfig } from './tinyModel.ts';
 
 interface Goldens {
   sequences: number[][];
@@ -55,24 +56,7 @@ describe.each(['llama-gqa-tied', 'qwen2-bias'])('stored numbers of %s', (name) =
   });
 });
 
-const tiny: ModelConfig = {
-  architecture: 'LlamaForCausalLM',
-  vocabSize: 61,
-  hiddenSize: 20,
-  intermediateSize: 28,
-  numHiddenLayers: 2,
-  numAttentionHeads: 4,
-  numKeyValueHeads: 2,
-  headDim: 6,
-  rmsNormEps: 1e-6,
-  ropeTheta: 10000,
-  ropeScaling: null,
-  maxPositionEmbeddings: 128,
-  tieWordEmbeddings: false,
-  qkvBias: true,
-  qkNorm: false,
-  initializerRange: 0.3,
-};
+const tiny: ModelConfig = { ...tinyConfig, tieWordEmbeddings: false, qkvBias: true };
 
 test('groups with a shared prompt, masked tool tokens and a temperature match the reference, forward and backward', () =>
   withGpu(async () => {

@@ -47,7 +47,7 @@ beforeAll(async () => {
     tokenizerConfigJson,
   });
   start = await engine.model.exportWeights();
-}, 120_000);
+});
 beforeEach(() => engine.model.importWeights(start));
 afterAll(() => engine.destroy());
 

@@ -84,7 +84,7 @@ test("the run's loss at the weights of its step gives the logged numbers, bit fo
   const { ratio, grad } = losses[0].tokens;
   expect(new Set(ratio.flatMap((all, s) => Array.from(all).filter((_, t) => grad[s][t] !== 0)))).toEqual(new Set([1]));
   expect(await engine.model.exportWeights()).toEqual(before);
-}, 120_000);
+});
 
 /** Returns the cosines of the float64 model's gradients for d loss / d logp of each loss. */
 function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {

@@ -218,7 +218,7 @@ describe('updates that use all samples', () => {
   beforeAll(async () => {
     if (isFull) real = await engineOf();
     engine = real ?? scriptedEngine();
-  }, 120_000);
+  });
   afterAll(() => real?.destroy());
   const trained = async (algorithm: object, actor: object, custom?: CustomLoss) => {
     const config = configOf(algorithm, actor);

@@ -1,5 +1,4 @@
 /** Tests training on one device and rollout on another, in this thread and in two workers. */
-import * as Comlink from 'comlink';
 import { afterEach, describe, expect, test } from 'vitest';
 import { DeviceLostError, GpuError } from '../../src/errors.ts';
 import { offersHalves } from '../../src/gpu/adapter.ts';
@@ -8,9 +7,8 @@ import { Gpu } from '../../src/gpu/device.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
 import { DeviceReceiver, DeviceSender, type WeightReceiver } from '../../src/model/weights/stream.ts';
 import type { StreamOptions } from '../../src/workers/checkpointEngine.ts';
-import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { engineSizes, type EngineSpec } from '../../src/workers/engineSpec.ts';
-import { createDeviceEngine, createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../src/workers/splitEngine.ts';
 import {
@@ -29,6 +27,7 @@ import {
 import { isFull } from './full.ts';
 import { hearing } from './hearing.ts';
 import { expectPlanned } from './planned.ts';
+import { workerOf } from './learnerEngine.ts';
 
 const WHOLE: StreamOptions = { bucketBytes: 4 << 10, content: 'whole' };
 const frees: (() => unknown)[] = [];
@@ -89,22 +88,18 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
 
 /** Compiles every kernel twice, so the everyday tests run it only in Chromium. */
 const hasTime = isFull || 'document' in globalThis;
-test.runIf(hasTime)(
-  'devices of their own: what is trained on one is drawn by on the other',
-  { timeout: 120_000 },
-  async () => {
-    const { train: trainer, other } = await pairOf();
-    const { model, rollout, checkpointEngine } = splitEngine(trainer, other, WHOLE);
-    await Promise.all([train(model, 1), generate(rollout)]);
-    expect(await offPolicy(model, await generate(rollout))).toBeGreaterThan(1e-3);
-    await checkpointEngine!.updateWeights(1);
-    expect(await offPolicy(model, await generate(rollout))).toBe(0);
-    const view = (gpu: Gpu) => gpu.buffer('probe', 4);
-    const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
-    trainer.gpu.copy(own, foreign);
-    await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // a buffer of one cannot be used on the other
-  },
-);
+test.runIf(hasTime)('devices of their own: what is trained on one is drawn by on the other', async () => {
+  const { train: trainer, other } = await pairOf();
+  const { model, rollout, checkpointEngine } = splitEngine(trainer, other, WHOLE);
+  await Promise.all([train(model, 1), generate(rollout)]);
+  expect(await offPolicy(model, await generate(rollout))).toBeGreaterThan(1e-3);
+  await checkpointEngine!.updateWeights(1);
+  expect(await offPolicy(model, await generate(rollout))).toBe(0);
+  const view = (gpu: Gpu) => gpu.buffer('probe', 4);
+  const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
+  trainer.gpu.copy(own, foreign);
+  await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // a buffer of one cannot be used on the other
+});
 
 test('rollout uses the old weights while buckets arrive, and the new ones from a token boundary', async () => {
   const { train: trainer, other } = await pairOf();
@@ -231,19 +226,6 @@ test('trainer.pipeline and trainer.placement select the weights that rollout use
   const small = { updateWeightsBucketMegabytes: 0.1, content: 'delta' };
   expect(streamOptions(configOf({}, small))).toEqual({ bucketBytes: 104_856, content: 'delta' });
 });
-
-function workerOf(): Worker {
-  if (typeof Worker !== 'undefined')
-    return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
-  const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(createDeviceEngine), port1);
-  port2.start();
-  const terminate = () => {
-    port1.close();
-    port2.close();
-  };
-  return Object.assign(port2, { terminate }) as unknown as Worker;
-}
 
 test(
   'two workers, and a copy in one worker, give the results of engines in this thread',

@@ -45,7 +45,7 @@ beforeAll(async () => {
   const sizes = engineSizes(configOf({}, { useKlLoss: true }));
   const weights = initWeights(model, 3);
   engine = await createLocalEngine({ ...sizes, config: model, weights, tokenizerJson, tokenizerConfigJson });
-}, 120_000);
+});
 
 /** Returns samples of random tokens and lengths. Every fourth token is a tool's, and drift moves them off policy. */
 async function offPolicySamples(

@@ -47,7 +47,7 @@ beforeAll(async () => {
     tokenizerJson,
     tokenizerConfigJson,
   });
-}, 120_000);
+});
 afterAll(() => engine.destroy());
 
 async function evaluate(

@@ -93,7 +93,7 @@ beforeAll(async () => {
     ]),
   );
   honest = await samplesBy(engine.rollout);
-}, 120_000);
+});
 
 /** Generates with the given weights. Worker and controller share a device, so each test loads its own weights. */
 async function draw(by: TensorMap, version: number): Promise<void> {

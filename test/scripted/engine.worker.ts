@@ -7,7 +7,7 @@ import tokenizerConfigJson from '../../checkpoints/gsm8k-tool/tokenizer_config.j
 import tokenizerJson from '../../checkpoints/gsm8k-tool/tokenizer.json';
 import { DeviceLostError } from '../../src/errors.ts';
 import { newCounters } from '../../src/gpu/counters.ts';
-import { initWeights } from '../../src/model/params.ts';
+import { collectWeights } from '../../src/model/checkpoint/checkpoint.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { ScriptedEngine } from '../scriptedEngine.ts';
@@ -37,14 +37,14 @@ const gate: Gate = {
 };
 
 Comlink.expose(
-  createEngineHost(async ({ config, weights, withReference, rolloutWeights, rollout }) => {
+  createEngineHost(async ({ config, weights, withReference, judgeModel, rolloutWeights, rollout }) => {
     await gate.at('load', 1);
     const engine = new ScriptedEngine({
-      ...{ config, solve: solveWordProblem, withReference: withReference ?? false },
+      ...{ config, solve: solveWordProblem, withReference: (withReference ?? false) || judgeModel !== undefined },
       // An engine with one slot answers questions during a run that the test may hold, so it is not held.
       ...(rollout?.maxNumSeqs !== 1 && { gate }),
       tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
-      weights: weights instanceof Map ? weights : initWeights(config, 1),
+      weights: weights instanceof Map ? weights : await collectWeights(weights),
       hasCopy: rolloutWeights === 'copy',
     });
     Object.assign(globalThis, { scriptedEngine: engine });

@@ -7,6 +7,7 @@ import { calculatorCall, demonstration, demonstrationTokens } from '../../src/ta
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
+import { deferred } from '../scripted/gate.ts';
 import { problem, run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const stub = (execute: Tool['execute']): Tool => ({ ...calculator, execute });
@@ -51,10 +52,15 @@ describe('a complete sample', () => {
 
   test('two calls in one turn run concurrently, and their outputs are in order', async () => {
     const log: string[] = [];
+    const second = deferred<void>();
+    const times: number[] = [];
     const slow = stub(async ({ expression }) => {
+      times.push(performance.now());
       log.push(`start ${String(expression)}`);
-      await new Promise((resolve) => setTimeout(resolve, expression === '1' ? 30 : 5));
+      if (expression === '1') await second.promise;
       log.push(`end ${String(expression)}`);
+      second.resolve();
+      times.push(performance.now());
       return `got ${String(expression)}`;
     });
     const { messages, timing } = await run([calculatorCall('1') + calculatorCall('2'), '#### 1'], {
@@ -64,7 +70,8 @@ describe('a complete sample', () => {
     expect(log).toEqual(['start 1', 'start 2', 'end 2', 'end 1']);
     expect(messages.slice(1, 3).map(({ content }) => content)).toEqual(['got 1', 'got 2']);
     expect(timing.tools).toHaveLength(1);
-    expect(timing.tools[0][1] - timing.tools[0][0]).toBeGreaterThan(25);
+    expect(timing.tools[0][0]).toBeLessThanOrEqual(times[0]);
+    expect(timing.tools[0][1]).toBeGreaterThanOrEqual(times.at(-1)!);
   });
 
   test('tool schemas are in the prompt only if configured', async () => {
@@ -185,11 +192,12 @@ describe('every limit has its stop reason', () => {
 
   test('abort while a tool hangs ends the sample with its tokens', async () => {
     const controller = new AbortController();
-    const hang = stub(() => new Promise(() => undefined));
-    const running = run([CALL], { tools: [hang], signal: controller.signal, limits: { toolTimeoutMs: 60_000 } });
-    await new Promise((resolve) => setTimeout(resolve, 10));
-    controller.abort();
-    const { trajectory, engine } = await running;
+    const hang = stub(() => {
+      setImmediate(() => controller.abort());
+      return new Promise(() => undefined);
+    });
+    const limits = { toolTimeoutMs: 60_000 };
+    const { trajectory, engine } = await run([CALL], { tools: [hang], signal: controller.signal, limits });
     expect(trajectory).toMatchObject({ stopReason: 'aborted', numTurns: 1 });
     expect(engine.aborted).toEqual(['r1']);
   });
@@ -265,16 +273,18 @@ describe('hostile tools and calls', () => {
 
   test('a tool past its time limit has its signal aborted, and may still reject later', async () => {
     const aborted = vi.fn();
+    const rejected = deferred<void>();
     await toolText(
       (_, { signal }) =>
         new Promise((_, reject) => {
           signal.addEventListener('abort', () => {
             aborted();
-            setTimeout(() => reject(new Error('too late')), 5);
+            setTimeout(() => rejected.resolve(reject(new Error('too late'))), 5);
           });
         }),
     );
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await rejected.promise;
+    await new Promise((resolve) => setImmediate(resolve)); // Node reports an unhandled rejection before it
     expect(aborted).toHaveBeenCalledTimes(1);
   });
 

@@ -429,36 +429,30 @@ describe('scheduler', () => {
       ...(speculative && { speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false } }),
     });
 
-  test(
-    'every call is valid; alone, together, preempted in the middle of one, beside guessing',
-    { timeout: 60_000 },
-    async () => {
-      const requests = Array.from({ length: 10 }, (_, s) =>
-        s % 3 === 2
-          ? { ...request(s), sampling: { ...request(s).sampling, toolCalls: [], logitBias: [] } }
-          : request(s),
-      );
-      const twoTurns = async (server: RolloutServer, q: GenerateRequest): Promise<Generation[]> => {
-        const first = await server.generate(q);
-        const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, 9, 8]);
-        const second = await server.generate({ ...q, contextIds });
-        server.release(q.requestId);
-        return [first, second];
-      };
-      const want: Generation[][] = [];
-      for (const q of requests) want.push(await twoTurns(serverOf(4), q));
-      for (const [s, { tokenIds, stopReason }] of want.flat().map((g, i) => [i >> 1, g] as const)) {
-        if (s % 3 === 2) continue;
-        const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
-        const calls = parseHermes(text, TOOLS);
-        expect(calls.length).toBeGreaterThan(0);
-        for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
-        expect(['stop', 'length']).toContain(stopReason);
-      }
-      for (const server of [serverOf(4), serverOf(1), serverOf(2, 'latest', true)])
-        expect(await Promise.all(requests.map((q) => twoTurns(server, q)))).toEqual(want);
-    },
-  );
+  test('every call is valid; alone, together, preempted in the middle of one, beside guessing', async () => {
+    const requests = Array.from({ length: 10 }, (_, s) =>
+      s % 3 === 2 ? { ...request(s), sampling: { ...request(s).sampling, toolCalls: [], logitBias: [] } } : request(s),
+    );
+    const twoTurns = async (server: RolloutServer, q: GenerateRequest): Promise<Generation[]> => {
+      const first = await server.generate(q);
+      const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, 9, 8]);
+      const second = await server.generate({ ...q, contextIds });
+      server.release(q.requestId);
+      return [first, second];
+    };
+    const want: Generation[][] = [];
+    for (const q of requests) want.push(await twoTurns(serverOf(4), q));
+    for (const [s, { tokenIds, stopReason }] of want.flat().map((g, i) => [i >> 1, g] as const)) {
+      if (s % 3 === 2) continue;
+      const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
+      const calls = parseHermes(text, TOOLS);
+      expect(calls.length).toBeGreaterThan(0);
+      for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
+      expect(['stop', 'length']).toContain(stopReason);
+    }
+    for (const server of [serverOf(4), serverOf(1), serverOf(2, 'latest', true)])
+      expect(await Promise.all(requests.map((q) => twoTurns(server, q)))).toEqual(want);
+  });
 });
 
 test('an agent loop requests constraints only if there are tools', async () => {

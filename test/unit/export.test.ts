@@ -55,7 +55,7 @@ const rows = (path: string) => {
 beforeAll(async () => {
   await run('verl', MODEL).to(join(folder, 'verl'), 'trainer.totalTrainingSteps=2', 'data.valMaxSamples=5');
   await run('trl', MODEL).to(join(folder, 'trl'), 'trainer.totalTrainingSteps=2', 'data.valMaxSamples=5');
-}, 60_000);
+});
 
 test('every override is a name of verl, whatever the algorithm', () => {
   const known = JSON.parse(readFileSync('test/fixtures/verlKeys.json', 'utf8')) as { keys: string[] };

@@ -51,7 +51,7 @@ beforeAll(async () => {
     const overrides = ['trainer.totalTrainingSteps=2', 'data.valMaxSamples=5'];
     await exportRun.run({ positionals: [trainer, 'checkpoints/gsm8k-tool'], overrides, flags }, io);
   }
-}, 120_000);
+});
 
 describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', () => {
   const read = (path: string) => readFileSync(join(verl!, 'verl', path), 'utf8');

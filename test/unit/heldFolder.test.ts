@@ -135,7 +135,7 @@ test('of many processes that start together exactly one gets the lock, of a free
     all.forEach(({ end }) => end());
     expect(heard.sort()).toEqual([...Array.from({ length: 7 }, () => 'InputError'), 'won']);
   }
-}, 60_000);
+});
 
 test('two names of one folder share a lock', async () => {
   mkdirSync(folder);

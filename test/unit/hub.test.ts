@@ -63,7 +63,10 @@ afterEach(() => hub.close());
 
 const SHARD = 'model-00001-of-00002.safetensors';
 const fetched = (options: HubOptions = {}, model = 'org/tiny') =>
-  fetchModel(model, diskStore(cache), { endpoint: hub.endpoint, waitMs: 1, ...options });
+  fetchModel(model, diskStore(cache), {
+    ...{ endpoint: hub.endpoint, waitMs: 1, onProgress: hub.onProgress },
+    ...options,
+  });
 const refusal = async (promise: Promise<unknown>) => {
   const error: unknown = await promise.catch((e: unknown) => e);
   expect(error).toBeInstanceOf(InputError);

@@ -142,7 +142,6 @@ test('README names eight files, and the functions are in them', () => {
 
 test.each(stations.slice(1).map((station, i) => [station.file, station.name, i + 1] as const))(
   '%s: %s() is called by the one before it',
-  { timeout: 60_000 },
   (_file, _name, index) => {
     const station = stations[index];
     const caller = stations[station.fromStep ? 0 : index - 1];

@@ -4,7 +4,7 @@ import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/r
 import { nextTask } from '../../src/rollout/agent/yield.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { rng } from '../random.ts';
-import { ModelSlotDecoder } from '../slotDecoder.ts';
+import { ModelSlotDecoder, turns } from '../slotDecoder.ts';
 
 const SIZES = { maxNumSeqs: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
 const SAMPLING: SamplingParams = {
@@ -208,20 +208,6 @@ test('with unpredictable ends, less than 5% of the rows are wasted', async () =>
   expect(liveRows).toBeGreaterThan(8000);
   expect(wastedRows / liveRows).toBeLessThan(0.05);
 });
-
-/** Runs three turns with waits between; a later turn extends the context by two tokens of a tool. */
-async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
-  const out: Generation[] = [];
-  let contextIds = q.contextIds;
-  for (let turn = 0; turn < 3; turn++) {
-    const generation = await server.generate({ ...q, contextIds });
-    out.push(generation);
-    contextIds = Uint32Array.from([...contextIds, ...generation.tokenIds, 60 + turn, q.key[1] % 64]);
-    await wait();
-  }
-  server.release(q.requestId);
-  return out;
-}
 
 test.each<[Preemption, number]>([
   ['off', 16],

@@ -61,8 +61,7 @@ const computed = (name: string) =>
   metricsOf(name).map((line) => Object.entries(line).filter(([metric]) => isComputed(metric)));
 const withUser = (address: string) => address.replace('//', '//controller:c%3A1@');
 
-// The limit of a minute is only for hangs.
-describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
+describe.runIf(hasNatsServer())('a room', () => {
   test('training on an existing server equals that of one device, while one worker leaves and another stays', async () => {
     const running = await runningServer();
     const steps = ['trainer.totalTrainingSteps=3'];

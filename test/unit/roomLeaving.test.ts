@@ -10,7 +10,7 @@ import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 const ANSWER_MS = 5000;
 const until = <T>(value: () => T) => expect.poll(value, { timeout: 60_000, interval: 20 });
 
-describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_000 }, () => {
+describe.runIf(hasNatsServer())('a worker whose server is gone', () => {
   test('a worker leaves without an error while it waits for newer weights', async () => {
     const room = await TestRoom.start();
     const controller = await Controller.open(room, { trained: [], begun: 0 });

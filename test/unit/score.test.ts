@@ -68,7 +68,7 @@ function writeModel(): string {
   return path;
 }
 
-test('the numbers of the float64 reference to 1e-4, in the shape of the input', { timeout: 120_000 }, async () => {
+test('the numbers of the float64 reference to 1e-4, in the shape of the input', async () => {
   const path = writeModel();
   const random = rng(3);
   const ids = (n: number) => Array.from({ length: n }, () => Math.floor(random.uniform() * 97));
@@ -148,7 +148,7 @@ describe('conversations', () => {
     return ['score', '--model', SHIPPED, '--chat', file];
   };
 
-  test('ids are the template, a number for each, the same as of those ids', { timeout: 120_000 }, () => {
+  test('ids are the template, a number for each, the same as of those ids', () => {
     const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
     const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
     const run = (args: string[]): unknown => {

@@ -7,7 +7,7 @@ import { nextTask } from '../../src/rollout/agent/yield.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { fitDrafts } from '../../src/rollout/speculative/draftRows.ts';
 import { rng } from '../random.ts';
-import { ModelSlotDecoder } from '../slotDecoder.ts';
+import { ModelSlotDecoder, turns } from '../slotDecoder.ts';
 
 const u32 = (...ids: number[]) => Uint32Array.from(ids);
 const OPTIONS = { maxDraftTokens: 8, minNgram: 2, history: 2, adapt: false };
@@ -88,20 +88,6 @@ function request(prompt: number, sample: number, sampling: Partial<SamplingParam
   const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as [number, number] };
   const plain = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 24, stopTokenIds: [7] };
   return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...plain, ...sampling } };
-}
-
-/** Runs three turns with waits between. */
-async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
-  const out: Generation[] = [];
-  let contextIds = q.contextIds;
-  for (let turn = 0; turn < 3; turn++) {
-    const generation = await server.generate({ ...q, contextIds });
-    out.push(generation);
-    contextIds = Uint32Array.from([...contextIds, ...generation.tokenIds, 60 + turn, q.key[1] % 64]);
-    await wait();
-  }
-  server.release(q.requestId);
-  return out;
 }
 
 test.each<[Preemption, number, number]>([

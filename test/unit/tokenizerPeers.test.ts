@@ -204,7 +204,7 @@ describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --ful
   const python = (code: string, ...args: string[]): unknown =>
     JSON.parse(execFileSync(found!, ['-c', code, ...args], { encoding: 'utf8', maxBuffer: 2 ** 28 }));
 
-  test('tokenizers: the same ids for 300 random texts a step', { timeout: 120_000 }, (context) => {
+  test('tokenizers: the same ids for 300 random texts a step', (context) => {
     context.skip(found === undefined, none);
     const random = rng(7);
     const drawn = () => CHARACTERS[Math.floor(random.uniform() * CHARACTERS.length)];
@@ -225,7 +225,7 @@ describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --ful
     }
   });
 
-  test('PEFT: an adapter is refused if its initialisation changes the base', { timeout: 120_000 }, (context) => {
+  test('PEFT: an adapter is refused if its initialisation changes the base', (context) => {
     context.skip(found === undefined, none);
     for (const [init, changes] of Object.entries(python(PEFT) as Record<string, boolean>)) {
       const read = () =>
@@ -235,27 +235,23 @@ describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --ful
     }
   });
 
-  test(
-    'transformers: a saved model has its end tokens, its sizes and its two templates',
-    { timeout: 120_000 },
-    async (context) => {
-      context.skip(found === undefined, none);
-      const turns = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
-      const { folder, checkpoint } = await savedCopy(
-        [0, 2],
-        ['default', 'tool_use'].map((name) => ({ name, template: `${name}\r\n${turns}` })),
-      );
-      const messages = [{ role: 'user', content: 'hi\r\n' }];
-      const tools = [{ type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } }];
-      const tokenizer = modelTokenizer(withTokenizer(folder, checkpoint));
-      expect(python(TRANSFORMERS, folder, JSON.stringify({ messages, tools }))).toEqual({
-        ends: [0, 2],
-        vocab: checkpoint.config.vocabSize,
-        hidden: checkpoint.config.hiddenSize,
-        texts: [{}, { tools }].map((options) => tokenizer.applyChatTemplate(messages, options)),
-        dtype: 'torch.bfloat16',
-      });
-      expect(tokenizer.eosTokenIds).toEqual(expect.arrayContaining([0, 2]));
-    },
-  );
+  test('transformers: a saved model has its end tokens, its sizes and its two templates', async (context) => {
+    context.skip(found === undefined, none);
+    const turns = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
+    const { folder, checkpoint } = await savedCopy(
+      [0, 2],
+      ['default', 'tool_use'].map((name) => ({ name, template: `${name}\r\n${turns}` })),
+    );
+    const messages = [{ role: 'user', content: 'hi\r\n' }];
+    const tools = [{ type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } }];
+    const tokenizer = modelTokenizer(withTokenizer(folder, checkpoint));
+    expect(python(TRANSFORMERS, folder, JSON.stringify({ messages, tools }))).toEqual({
+      ends: [0, 2],
+      vocab: checkpoint.config.vocabSize,
+      hidden: checkpoint.config.hiddenSize,
+      texts: [{}, { tools }].map((options) => tokenizer.applyChatTemplate(messages, options)),
+      dtype: 'torch.bfloat16',
+    });
+    expect(tokenizer.eosTokenIds).toEqual(expect.arrayContaining([0, 2]));
+  });
 });

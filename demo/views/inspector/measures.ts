@@ -185,6 +185,6 @@ export function valueText(measure: Measure, token: TokenView): string {
 /** Returns a token as a word for a sentence: blanks and line breaks by name. */
 export function spoken({ text }: TokenView): string {
   if (text === '') return 'part of a character';
-  const named = text.replaceAll('\n', 'line break');
+  const named = text.replaceAll('\n', ' line break');
   return named.trim() === '' ? 'blank' : named.trim();
 }
