@@ -64,7 +64,7 @@ describe('configs that cannot be verified are refused with one error message', (
 describe('tokens against their bounds', () => {
   const key = [3, 4] as const;
   const prompt = 5;
-  const tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01 };
+  const tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01, near: 0.02 };
   /** Checks one token per row: bounds around its u, shifted, and the difference of its log-prob. */
   const check = (
     ...tokens: { shift?: number; width?: number; logProb?: number; logMass?: number; total?: number }[]
@@ -119,6 +119,13 @@ describe('tokens against their bounds', () => {
     // 5e-6 is within a hundredth of a mass of 6e-4, and beyond that of 4e-4.
     const beside = (width: number) => check({ shift: 5e-6, width }).check.looseTokens;
     expect([6e-4, 4e-4].map(beside)).toEqual([0, 1]);
+  });
+
+  test('two near tokens of a sample pass, or two in a hundred', () => {
+    const near = (count: number, of: number) =>
+      check(...Array.from({ length: of }, (_, t) => (t < count ? { shift: 5e-6 } : {}))).rejection?.reason;
+    expect([near(2, 20), near(3, 20)]).toEqual([undefined, 'forged token']);
+    expect([near(6, 300), near(7, 300)]).toEqual([undefined, 'forged token']);
   });
 
   test.each([

@@ -72,7 +72,8 @@ export function checkDraws(
     drawDistance: 0,
     logProbDistance: 0,
   };
-  const mostLoose = Math.max(1, tolerance.loose * mask.reduce((sum, m) => sum + m, 0));
+  const count = mask.reduce((sum, m) => sum + m, 0);
+  const [mostLoose, mostNear] = [Math.max(1, tolerance.loose * count), Math.max(2, tolerance.near * count)];
   let [firstDraw, firstLogProb] = [Infinity, Infinity];
   for (let t = 0; t < mask.length; t++) {
     if (mask[t] !== 1) continue;
@@ -85,8 +86,8 @@ export function checkDraws(
     const isLoose = isNear && distance > (tolerance.share * (bounds.through[t] - bounds.below[t])) / bounds.total[t];
     if (isNear && distance > 0) check.nearTokens++;
     if (isLoose) check.looseTokens++;
-    if (!isNear || (isLoose && check.looseTokens > mostLoose))
-      [check.wrongDraws, firstDraw] = [check.wrongDraws + 1, Math.min(firstDraw, t)];
+    const isTooMany = (isLoose && check.looseTokens > mostLoose) || (distance > 0 && check.nearTokens > mostNear);
+    if (!isNear || isTooMany) [check.wrongDraws, firstDraw] = [check.wrongDraws + 1, Math.min(firstDraw, t)];
     if (!(difference <= tolerance.logProb) || logMass[t] !== 0)
       [check.wrongLogProbs, firstLogProb] = [check.wrongLogProbs + 1, Math.min(firstLogProb, t)];
     check.drawDistance = Math.max(check.drawDistance, distance);

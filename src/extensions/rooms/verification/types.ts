@@ -91,10 +91,12 @@ export interface Tolerance {
    * exceeds it now and then.
    */
   loose: number;
+  /** Share of a sample's tokens that can be within `draw` without being the exact draw, but two tokens at least. */
+  near: number;
 }
 
 /** Both limits are more than ten times the largest difference measured between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
-export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01 };
+export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01, near: 0.02 };
 
 /** Thrown if a claim is wrong. `verify` converts it to a Verdict. */
 export class Rejection extends Error {
