@@ -271,7 +271,7 @@ function printFailures(rows) {
 }
 
 /**
- * Splits words into names of stages, which come first, and words of files.
+ * Splits arguments into names of stages, which come first, and parts of file names.
  * @param {string[]} words
  */
 function chosen(words) {

@@ -24,7 +24,7 @@ class TokenStep {
     return this.#numbers;
   }
 
-  /** Drops the inputs of the numbers. */
+  /** Drops the update's tensors, from which `numbers` would be computed on first use. */
   forget(): void {
     this.#updated = undefined;
   }

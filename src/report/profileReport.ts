@@ -24,7 +24,7 @@ export interface ProfileReport {
   advice: string[];
   /** Times at which the samples of a step were finished: milliseconds into the step, in order. */
   completions: { step: number; times: number[] }[];
-  /** Share of the samples' time by event: of some steps, and of all of them. */
+  /** Share of the rollout time of all samples that each kind of event took: in a few selected steps, and in the complete run. */
   shares: { label: string; shares: Partial<Record<EventKind, number>> }[];
   /** True if sampling tokens is a separate event, not part of 'decode'. */
   samplingTimed: boolean;

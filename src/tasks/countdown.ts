@@ -86,7 +86,7 @@ function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }:
       return { numbers, solution, target };
   }
   throw new InputError(
-    `countdown: ${minNumbers} to ${maxNumbers} numbers up to ${maxNumber} do not make a target up to ${maxTarget}. Widen its options.`,
+    `countdown: ${minNumbers} to ${maxNumbers} numbers up to ${maxNumber} do not make a target up to ${maxTarget}. Raise maxNumber, maxNumbers or maxTarget.`,
   );
 }
 

@@ -25,7 +25,9 @@ export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, held
       const drawn = draw(rng, heldOut);
       if (isHeldOut(drawn.key) === heldOut) return drawn;
     }
-    throw new InputError(`Task "${name}" has too few problems to hold some out. Widen its options.`);
+    throw new InputError(
+      `Task "${name}" has too few problems to hold some out. Change its options so that it has more.`,
+    );
   };
   return {
     isHeldOut,

@@ -115,8 +115,7 @@ for (const size of SIZES)
     console.log(`layout shift in three steps ${await shifts(page)}, ${frames.length} frames`);
     expect(new Set(frames.map(({ says }) => says)), 'the sentence is shown in every frame').toEqual(new Set([true]));
     expect(places.size, 'places of the sentence').toBe(1);
-    // On a phone a longer try moves the next one, below it.
-    expect(await shifts(page)).toBeLessThanOrEqual(size.width < 640 ? 0.1 : 0.02);
+    expect(await shifts(page)).toBeLessThanOrEqual(0.02);
     await expect(look, 'the focus stays on the button').toBeFocused();
   });
 

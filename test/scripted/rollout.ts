@@ -39,7 +39,7 @@ export class ScriptedRollout implements RolloutEngine {
   #paused: { over: Promise<void>; resume: () => void } | undefined;
   #pass: Promise<void> | undefined;
   #idle: (() => void)[] = [];
-  /** Request ids that were generated for and are not released yet. */
+  /** Ids of requests that were generated and are not released yet. */
   readonly held = new Set<string>();
 
   constructor(weights: ScriptedWeights, device: RolloutDevice) {

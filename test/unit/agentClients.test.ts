@@ -1,6 +1,6 @@
 /**
- * Agents that others wrote, against `webgrpo serve` over a scripted engine: each client runs a tool loop by its default settings, with only
- * its address, key and model changed. Python's clients: test/gpu/agentClients.node.test.ts.
+ * Third-party agents against `webgrpo serve` over a scripted engine: each client runs a tool loop with its default settings, except for
+ * address, key and model. Python's clients: test/gpu/agentClients.node.test.ts.
  */
 
 import { createAnthropic } from '@ai-sdk/anthropic';

@@ -58,7 +58,7 @@ const LESSONS = [
 const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES);
 const { RECORDED, NAMED_STEPS } = groups;
 
-/** Limit of code that ends, on a machine with much other work. */
+/** Time limit for code that terminates, generous enough for a busy machine. */
 const BUSY_MS = 60_000;
 
 const reverseText = readCheckpoint('checkpoints/reverse-text');

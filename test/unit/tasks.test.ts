@@ -215,7 +215,7 @@ test.each([
   ['countdown', { maxNumbers: 1e9 }, 'countdown: option maxNumbers is 1000000000; allowed: integers from 2 to 8.'],
   ['countdown', { minNumbers: 3, maxNumbers: 2 }, 'countdown: option minNumbers is 3, above maxNumbers, 2. Swap them.'],
   ['countdown', { maxNumber: 2.5 }, 'countdown: option maxNumber is 2.5; allowed: integers from 2 to 1000000.'],
-  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'Widen its options.'],
+  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'Raise maxNumber, maxNumbers or maxTarget.'],
   ['reverse-text', { letters: 0 }, 'reverse-text: option letters is 0; allowed: integers from 1 to 26.'],
   [
     'reverse-text',

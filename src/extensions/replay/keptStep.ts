@@ -32,7 +32,7 @@ interface StepName {
 /** A kept step: its scored samples, and the other inputs of the update. */
 export interface KeptStep extends StepName {
   samples: Sample[];
-  /** One array per sample, as long as its response: the advantages that the update was trained with, in float32. */
+  /** One array per sample, as long as its response: the advantages that the update used, in float32. */
   advantages: Float32Array[];
   extras: Omit<StepExtras, 'advantage'>;
 }

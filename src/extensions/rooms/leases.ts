@@ -6,7 +6,7 @@
 export interface LeaseLimits {
   /** Milliseconds without a sign of life of the group's worker after which another worker can take the group. */
   silentMs: number;
-  /** Milliseconds after which another worker can take a group in any case. The first valid sample counts, from any worker. */
+  /** Milliseconds after which another worker can take a group even if its worker still answers. The first valid sample wins, whichever worker sent it. */
   deadlineMs: number;
   /** Maximum number of groups of one worker at the same time. */
   maxHeld: number;

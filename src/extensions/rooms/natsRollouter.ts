@@ -259,7 +259,7 @@ export class NatsRollouter implements Rollouter {
     this.#host.want(uid, samples.size < this.#options.n);
   }
 
-  /** Puts a group that is complete, once no second worker still generates it. */
+  /** Sends a complete group to the trainer, unless a second worker still generates it: the two are compared first. */
   async #putComplete(uid: string, outstanding: Outstanding): Promise<void> {
     const { accepted, received, isTwice, checked, isPut } = outstanding;
     const { n } = this.#options;

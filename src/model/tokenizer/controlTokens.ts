@@ -112,7 +112,7 @@ const SEPARATOR = '\u0000';
 /** Matches nothing. */
 const NEVER = /(?!)/;
 
-/** Private-use characters: the digits 0 and 1, and an end. */
+/** Private-use characters that stand for the digits 0 and 1 and for the end of a number. */
 type Marks = readonly [zero: string, one: string, end: string];
 
 /**

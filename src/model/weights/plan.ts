@@ -39,7 +39,7 @@ export interface Block {
   isStored?: boolean;
 }
 
-/** Bytes of a block in its buffer. */
+/** Returns the size of a block in its buffer, in bytes. */
 export const blockBytes = ({ size, format }: Pick<Block, 'size' | 'format'>): number =>
   format === 'half' ? Math.ceil(size / 2) * 4 : format ? packedBytes(format, size) : size * 4;
 

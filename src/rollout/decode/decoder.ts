@@ -26,7 +26,7 @@ export interface DecoderSizes {
   maxPromptLength: number;
   /** Rows of one prefill pass. */
   maxBatchedTokens: number;
-  /** Rows of logits of a pass with speculative decoding. Default: maxNumSeqs. */
+  /** Maximum number of rows of logits in a pass with speculative decoding. Default: maxNumSeqs. */
   verifyRows?: number;
 }
 

@@ -1,4 +1,4 @@
-/** Reads the JSON schema of a `response_format` in the form that the grammar takes (rollout/constrained/jsonGrammar.ts). */
+/** Converts the JSON schema of a `response_format` to the form that the grammar accepts (rollout/constrained/jsonGrammar.ts). */
 
 import { MAX_RANGE } from '../../../rollout/constrained/jsonGrammar.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';

@@ -49,9 +49,9 @@ export interface DrawCheck {
   nearTokens: number;
   /** Near tokens that differ by more than the tolerance's share of their own mass. */
   looseTokens: number;
-  /** Tokens that differ by more than the tolerance. */
+  /** Number of tokens that differ from the exact draw by more than the tolerance. */
   wrongDraws: number;
-  /** Tokens whose log-prob differs by more than the tolerance. */
+  /** Number of tokens whose log-prob differs by more than the tolerance. */
   wrongLogProbs: number;
   /** Largest distance, in probability mass, of a random number from the interval that selects its token. */
   drawDistance: number;
