@@ -67,7 +67,7 @@ export const OPENING: Looking = {
   offer: { text: 'Opening the newest run...', choices: {} },
 };
 
-const isOpening = globalThis.document?.body.dataset['stage'] === 'looking';
+const isOpening = globalThis.document?.body?.dataset['stage'] === 'looking';
 const current = signal<Stage>(isOpening ? OPENING : IDLE);
 
 /** The stage. `enter` changes it, and a running stage changes by `progress`. */

@@ -13,7 +13,7 @@ async function stopEveryPull(page: Page, onApply: () => void): Promise<void> {
   await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
   await page.getByRole('tab', { name: 'Loss' }).click();
   const panel = page.getByRole('tabpanel', { name: 'Loss' });
-  await panel.getByLabel('Template').selectOption('REINFORCE');
+  await panel.getByLabel('Preset').selectOption('REINFORCE');
   const editor = page.getByRole('textbox', { name: 'Code of the loss' });
   await expect(editor).toContainText('-advantage * logProb');
   await editor.click();

@@ -26,6 +26,7 @@ import { withChatTemplate } from '../../src/cli/run/session.ts';
 import { fixed, passAt1 } from '../../src/report/metricOf.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { chartData, type RunReport } from '../../src/report/runReport.ts';
+import { metricHint } from '../../src/report/metricDocs.ts';
 import { summarizeRun, summaryTable } from '../../src/report/summary.ts';
 import { ConfigError, InputError, oneLine, UserCodeError } from '../../src/errors.ts';
 
@@ -213,6 +214,7 @@ test('charts omit metrics that a run has not measured', () => {
   expect(charts.map(({ title }) => title)).not.toContain('gradient norm');
   expect(charts[0]).toEqual({
     title: 'held-out pass@1',
+    hint: metricHint('val-core/t/acc/mean@1'),
     steps: [0, 3],
     series: [
       { label: 'sampled', values: [0.25, 0.75] },

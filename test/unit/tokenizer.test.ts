@@ -659,7 +659,7 @@ describe('tokens that end a turn', () => {
   });
 
   test('too many end tokens, and none, are errors', () => {
-    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('. At most 4 are supported. Take those');
+    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('. At most 4 are supported. Remove those');
     expect(messageOf(() => made([], { eos_token: null }))).toContain('"eos_token" must name a token, but is null');
   });
 });
