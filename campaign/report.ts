@@ -30,7 +30,7 @@ export function keep(part: string, seconds: number, rows: readonly CampaignRow[]
   writeFileSync(RESULTS, `${JSON.stringify(kept, null, 2)}\n`);
   const tables = order.flatMap((name) => {
     const found = kept[name];
-    return found ? [`**${name}** (${found.commit}, ${found.seconds} s)`, table(found.rows)] : [];
+    return found ? [`Part **${name}** (${found.commit}, took ${found.seconds} s)`, table(found.rows)] : [];
   });
   const [before, rest] = readFileSync(PAGE, 'utf8').split(START);
   const after = rest.split(END)[1];

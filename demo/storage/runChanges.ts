@@ -23,7 +23,7 @@ export interface AskedRule {
 /** Rules by kind; undefined = return to the task's own, or the run's own loss. */
 export type AskedRules = Partial<Record<RuleKind, AskedRule | undefined>>;
 
-/** A rule that was applied. */
+/** A change of the run's reward or loss by a rule that the visitor wrote or chose. */
 export interface RuleChange {
   /** The first step that used the rule. */
   step: number;

@@ -68,7 +68,7 @@ export const JUDGE_OPTIONS = { enableGradientCheckpointing: true };
 
 type Lengths = Pick<DeviceSpec, 'judge' | 'judgePositions' | 'maxPositions' | 'config'> & { judgeModel?: object };
 
-/** Longest sequence of all uses. Throws InputError if a judge's is longer than the model has positions. */
+/** Returns the longest sequence of all uses. Throws InputError if a judge's sequence needs more positions than the model has. */
 export const positionsOf = (spec: Lengths): number =>
   spec.judgeModel ? spec.maxPositions : Math.max(spec.maxPositions, judgedLength(spec, spec.config));
 

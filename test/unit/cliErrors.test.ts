@@ -82,7 +82,7 @@ test('keys of runs: modes, trackers and the best checkpoint', async () => {
   );
   await refused(
     ['train', CONFIG, 'trainer.greaterIsBetter=true'],
-    /trainer\.metricForBestModel, which it belongs to, is missing\. /,
+    /trainer\.metricForBestModel\. Set both, or neither\./,
   );
 });
 

@@ -70,7 +70,7 @@ describe('a pipeline', () => {
 
   test('on-policy is the sum of its phases', () => {
     const { stepSeconds, idleShare, staleness } = simulate(work([step], 10), SETUP);
-    // Four rows: 4 tokens at 1.5 s, then a tool of 2 s.
+    // Four rows generate together: 4 tokens each, 1.5 s per token, then a tool call of 2 s.
     expect(stepSeconds).toBeCloseTo(4 * 1.5 + 2 + 10 + 0.125, 9);
     expect(idleShare.rollout).toBeCloseTo(1 - 6 / 18.125, 9);
     expect(idleShare.trainer).toBeCloseTo(1 - 10 / 18.125, 9);

@@ -54,7 +54,7 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
     notCarried: [
       ...said.map(([key, why]) => sentence(key, why)),
       ...unnamed.filter((key) => !OF_THIS_PROGRAM.test(key)).map((key) => sentence(key, true)),
-      'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.',
+      'The random state is not exported, so the same seed draws other samples. Nor is the optimizer state: its moments start at zero.',
     ],
   };
 }

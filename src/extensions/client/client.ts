@@ -25,7 +25,7 @@ export interface ChatCompletions {
 
 /** Makes the calls of one episode. The reward is set on its `trajectory`. */
 export class TrainingClient {
-  /** The episode, which takes the reward. */
+  /** The episode, to which the client sends the reward. */
   readonly trajectory: ClientTrajectory;
   /** Same shape as in the `openai` package. */
   readonly chat: { completions: ChatCompletions };

@@ -260,7 +260,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.greaterIsBetter', 'trainer.metricForBestModel'],
     when: ({ trainer }) => trainer.greaterIsBetter !== undefined && trainer.metricForBestModel === undefined,
-    say: 'trainer.greaterIsBetter is set, but trainer.metricForBestModel, which it belongs to, is missing. Set it or leave both out.',
+    say: 'trainer.greaterIsBetter is set, but it has no effect without trainer.metricForBestModel. Set both, or neither.',
   },
   {
     keys: ['actor.entropyCoeffMin', 'actor.entropyCoeffMax'],

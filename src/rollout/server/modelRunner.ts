@@ -30,7 +30,7 @@ export class ModelRunner {
   readonly #options: PassOptions;
   readonly #stats: ServerStats;
   #chunk = new ChunkLength();
-  /** Started and not yet read, oldest first. */
+  /** Passes that were started and whose results are not yet read, oldest first. */
   #inFlight: Pass[] = [];
   /** End of the last pass (performance.now), and true if no sequence ended in it; undefined after a break. */
   #lastPass: { endedAt: number; nothingEnded: boolean } | undefined;
