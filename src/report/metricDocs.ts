@@ -49,7 +49,7 @@ export const METRIC_DOCS: Readonly<Record<string, MetricDoc>> = {
     healthy: 'It is steady, and falls when little is left to learn. Sudden growth precedes a collapse.',
   },
   'actor/pg_loss': {
-    means: 'the number whose slope is followed',
+    means: 'policy loss, whose gradient the optimizer follows',
     healthy: 'It can be anything near 0. Do not judge a run by it: read the reward.',
   },
   'response_length/mean': {

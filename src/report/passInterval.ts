@@ -64,7 +64,7 @@ export function pairedDifference(a: readonly (readonly number[])[], b: readonly 
   };
 }
 
-/** Splits of two samples that are all tried. With more, as many random ones are drawn. */
+/** Maximum number of splits for which all are counted. With more splits, this many random ones are counted instead. */
 const MOST_SPLITS = 20_000;
 
 /**
@@ -96,7 +96,7 @@ export function permutationTest(a: readonly number[], b: readonly number[]): num
   return reached / splits;
 }
 
-/** Ways to choose k of n. */
+/** Returns the number of ways to choose k of n values. */
 const splitsOf = (n: number, k: number): number =>
   Array.from({ length: k }, (_, i) => (n - i) / (i + 1)).reduce((product, factor) => product * factor, 1);
 

@@ -5,7 +5,7 @@ import { EXERCISES } from '../../demo/lessons/6-claims/exercises.ts';
 import { NUMBERS } from '../../demo/lessons/6-claims/stills.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, skipUnlessFull, test } from './demo.ts';
-import { figure, openLessonAt, solve } from './lesson.ts';
+import { expectNarrow, figure, openLessonAt, solve } from './lesson.ts';
 
 const LESSON = '/lessons/6-claims/index.html';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.draw');
@@ -59,8 +59,7 @@ test.describe('360 px', () => {
     skipUnlessFull();
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
-    const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    expect(await tooWide()).toBeLessThanOrEqual(0);
+    await expectNarrow(page, false);
   });
 });
 

@@ -16,7 +16,7 @@ test('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', 
   await expect(page).toHaveURL(/run=2/);
   await expect(first.locator('.chart')).toHaveCount(4);
   await expect(first.getByRole('button', { name: 'loss', exact: true })).toHaveAccessibleDescription(
-    /^The number whose slope is followed\. .* Do not judge a run by it/,
+    /^Policy loss, whose gradient the optimizer follows\. .* Do not judge a run by it/,
   );
   await expect(figure(page, '7.2').locator('.says')).toHaveText('Predict first what is wrong with run 2.');
   await first.getByLabel(/^Step:/).press('Home');

@@ -12,9 +12,9 @@ import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint/check
 import { parseModelConfig } from '../../src/model/config.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { InputError } from '../../src/errors.ts';
-import { fetchModel, type HubOptions, isRemote, lookUpModel } from '../../src/model/checkpoint/hub.ts';
+import { fetchModel, type HubOptions, isGgufModel, isRemote, lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
-import type { CheckpointFiles } from '../../src/model/checkpoint/sourceFiles.ts';
+import { type CheckpointFiles, isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
@@ -408,6 +408,11 @@ test('addresses are distinguished from paths', () => {
   expect(['org/name', 'HuggingFaceTB/SmolLM2-135M-Instruct@v1.0', 'https://a.b/c'].every(isRemote)).toBe(true);
   expect(['org/name:Q4_1', 'org/name@v1:Q4_K_M', 'org/name/x.gguf'].every(isRemote)).toBe(true);
   expect(['name', './a/b', '/a/b', 'a/b/c', '../a'].some(isRemote)).toBe(false);
+  expect(['org/name:Q4_1', 'org/name/x.gguf', 'x.gguf', 'https://a.b/x.gguf?download=true'].every(isGgufModel)).toBe(
+    true,
+  );
+  // A folder that exists is read as a folder, whatever its name.
+  expect(['runs/a:1', 'org/name'].some(isGguf)).toBe(false);
   expect(['C:/a', 'x.gguf', './a/x.gguf', '/a/b/x.gguf', 'a/b/c/x.gguf', '../a/x.gguf', 'a:b'].some(isRemote)).toBe(
     false,
   );

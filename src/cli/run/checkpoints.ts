@@ -8,7 +8,7 @@ import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
 import type { Weights } from '../../model/weights/load.ts';
 import type { DownloadProgress } from '../../model/checkpoint/download.ts';
-import { fetchModel, isRemote } from '../../model/checkpoint/hub.ts';
+import { fetchModel, isGgufModel, isRemote } from '../../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../model/checkpoint/open.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { type CheckpointFiles, isGguf } from '../../model/checkpoint/sourceFiles.ts';
@@ -38,7 +38,7 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
-    if (isGguf(folder))
+    if (isGgufModel(folder))
       throw new InputError(`${folder} has no tokenizer. Choose a file that contains a complete model.`);
     throw new InputError(
       `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json. Copy them into its folder.`,
@@ -97,7 +97,7 @@ function showProgress(): (progress: DownloadProgress) => void {
 
 /** Adds the folder to an error. Readers of files do not know their folder. */
 function inFolder(error: unknown, folder: string): unknown {
-  if (isGguf(folder)) return error; // which names the file
+  if (isGgufModel(folder)) return error; // which names the file
   const isBadFile = error instanceof RangeError || error instanceof InputError;
   return isBadFile ? new InputError(`${folder}: ${error.message}`) : error;
 }

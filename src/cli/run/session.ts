@@ -5,7 +5,7 @@ import { agentLimits } from '../../grpo/generate/options.ts';
 import { checkTemplate } from '../../extensions/checks/index.ts';
 import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
-import { isGguf } from '../../model/checkpoint/sourceFiles.ts';
+import { isGgufModel } from '../../model/checkpoint/hub.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -67,7 +67,7 @@ export async function openSession(
     say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
     const lora = loraSettings(config, model.adapter);
     if (lora) say(adapterLine(model.config, lora));
-    if (lora && use === 'train' && isGguf(model.base)) say(MERGE_FOR_PEFT);
+    if (lora && use === 'train' && isGgufModel(model.base)) say(MERGE_FOR_PEFT);
     const judge = use === 'train' ? judgeCheckpoint(config) : undefined;
     const judgeModel = judge === undefined ? undefined : await openJudge(judge);
     const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };

@@ -35,6 +35,13 @@ const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', .
 export const isRemote = (model: string): boolean =>
   isUrl(model) || REPOSITORY.test(model) || GGUF_IN_REPOSITORY.test(model);
 
+/** True if a model setting names a GGUF file, by a path or an address. */
+export const isGgufModel = (model: string): boolean =>
+  isGguf(isUrl(model) ? withoutQuery(model) : model) || GGUF_IN_REPOSITORY.test(model);
+
+/** Removes the query of the Hub's download links. */
+const withoutQuery = (url: string): string => url.replace(/\?download=true$/, '');
+
 const isUrl = (model: string): boolean => /^https?:\/\//.test(model);
 
 /** A revision must not contain "..", which would request another path of the hub. */
@@ -113,12 +120,11 @@ interface GgufPlace {
 /** Returns the place of the GGUF file that an address names; undefined if it names none. Throws InputError. */
 async function ggufPlace(model: string, store: FileStore, options: HubOptions): Promise<GgufPlace | undefined> {
   if (isUrl(model)) {
-    const { pathname, search } = addressOf(model, 'The model address');
+    const { pathname } = addressOf(model, 'The model address');
     if (!isGguf(pathname)) return undefined;
-    // The hub's links for a download and for its own page of a file.
-    const plain = search === '?download=true' ? model.replace(/\?.*$/, '') : model;
+    // A link to the Hub's page of a file names the same file.
     const { url, folder } = urlPlace(
-      plain.replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, '$1/resolve/'),
+      withoutQuery(model).replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, '$1/resolve/'),
     );
     return { name: pathname.slice(pathname.lastIndexOf('/') + 1), url, path: folder };
   }

@@ -18,8 +18,8 @@ export interface CheckpointFiles {
   gguf?: string;
 }
 
-/** True if a path or an address names a GGUF file: by its end, or as `org/name:Q4_1`. */
-export const isGguf = (path: string): boolean => /\.gguf(\?download=true)?$|^[^/:]+\/[^/:]+:\w+$/i.test(path);
+/** True if a path names a GGUF file. For addresses of the Hub see `isGgufModel`. */
+export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
 
 /** A tensor of a checkpoint that is read in parts. */
 export interface StoredTensor {
