@@ -2,7 +2,7 @@
 
 import type { ComparisonReport } from './comparison.ts';
 import page from './page/index.html?inline-page';
-import type { ProfileReport } from './profileReport.ts';
+import type { ProfileReport } from './profile/profileReport.ts';
 import type { ReplayReport } from './replay/replayReport.ts';
 import type { RunReport } from './runReport.ts';
 

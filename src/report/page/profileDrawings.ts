@@ -1,8 +1,8 @@
 /** Drawings of profile.html, as SVG. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
-import type { Histogram, ProfileReport, SlowSample } from '../profileReport.ts';
-import { KINDS } from '../profileStats.ts';
+import type { Histogram, ProfileReport, SlowSample } from '../profile/profileReport.ts';
+import { KINDS } from '../profile/profileStats.ts';
 import { el, svg } from '../../ui/dom.ts';
 
 /** Returns the colour from the page's style, light or dark. */

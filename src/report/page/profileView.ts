@@ -1,8 +1,8 @@
 /** profile.html: how a run spent its time. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
-import type { ProfileReport } from '../profileReport.ts';
-import { KINDS } from '../profileStats.ts';
+import type { ProfileReport } from '../profile/profileReport.ts';
+import { KINDS } from '../profile/profileStats.ts';
 import { el, scrolling, table } from '../../ui/dom.ts';
 import { colourOf, completionCurves, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
 

@@ -1,7 +1,7 @@
 /** Statistics of a run's events: how time was spent, how long the tail was, and which settings to change. */
 
-import type { EventKind } from '../rollout/agent/events.ts';
-import type { EventSpan, SampleProfile, StepProfile } from '../runs/profileLog.ts';
+import type { EventKind } from '../../rollout/agent/events.ts';
+import type { EventSpan, SampleProfile, StepProfile } from '../../runs/profileLog.ts';
 
 /** Event kinds in drawing order; 'generate' occurs only if the engine does not report its parts. */
 export const KINDS: EventKind[] = [

@@ -1,7 +1,7 @@
 /** Content of profile.html: how a run spent its time, over a few steps and over all. */
 
-import type { EventKind } from '../rollout/agent/events.ts';
-import type { EventSpan, SampleProfile, StepProfile } from '../runs/profileLog.ts';
+import type { EventKind } from '../../rollout/agent/events.ts';
+import type { EventSpan, SampleProfile, StepProfile } from '../../runs/profileLog.ts';
 import {
   advice,
   completions,
@@ -13,7 +13,7 @@ import {
   timeline,
   timeShares,
 } from './profileStats.ts';
-import { spreadOut } from '../runs/rollouts.ts';
+import { spreadOut } from '../../runs/rollouts.ts';
 
 export interface ProfileReport {
   kind: 'profile';

@@ -1,6 +1,6 @@
 /** Events of a run as a Chrome trace for chrome://tracing and ui.perfetto.dev. One process per step, one thread per sample. */
 
-import type { StepProfile } from '../runs/profileLog.ts';
+import type { StepProfile } from '../../runs/profileLog.ts';
 import { completions, timeline } from './profileStats.ts';
 
 interface TraceEvent {
