@@ -5,7 +5,14 @@ import { expect, test, vi } from 'vitest';
 import { profile } from '../../src/cli/commands/profile.ts';
 import { PhaseClock, type SampleProfile, type StepProfile, stepProfile } from '../../src/runs/profileLog.ts';
 import { histogram, type ProfileReport, profileReport } from '../../src/report/profile/profileReport.ts';
-import { advice, completions, nearestRank, tailReport, timeline, timeShares } from '../../src/report/profile/profileStats.ts';
+import {
+  advice,
+  completions,
+  nearestRank,
+  tailReport,
+  timeline,
+  timeShares,
+} from '../../src/report/profile/profileStats.ts';
 import { chromeTrace } from '../../src/report/profile/profileTrace.ts';
 import { disk } from '../../src/cli/files.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
