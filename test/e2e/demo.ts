@@ -96,6 +96,12 @@ export const expectPoints = (page: Page, chart: string, count: number): Promise<
 export const expectKept = (page: Page, count: number): Promise<void> =>
   expect(page.locator('.timeline-marks .checkpoint')).toHaveCount(count);
 
+/** Waits until no part is wider than the window: charts follow a new size in a later frame. */
+export const expectNoSideScroll = (page: Page, message = 'wider than the window'): Promise<void> =>
+  expect
+    .poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth), { message })
+    .toBeLessThanOrEqual(0);
+
 /** Fetches something in the page. The page has acted on everything that arrived before. */
 export const roundTrip = (page: Page): Promise<string> =>
   page.evaluate(() => fetch('/').then((answer) => answer.text()));

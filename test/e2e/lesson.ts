@@ -2,6 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { Exercise } from '../../demo/lessons/kit/checks.ts';
+import { expectNoSideScroll } from './demo.ts';
 
 export const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
 export const exercise = (page: Page, id: string) => page.getByRole('region', { name: `Exercise ${id}` });
@@ -24,11 +25,10 @@ export async function openLessonAt(page: Page, address: string, part = 'h1'): Pr
 
 /** Expects that the page does not scroll sideways, also with larger text if it `grows`. */
 export async function expectNarrow(page: Page, grows = true): Promise<void> {
-  const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  expect(await tooWide()).toBeLessThanOrEqual(0);
+  await expectNoSideScroll(page);
   if (!grows) return;
   await page.addStyleTag({ content: 'body { font-size: 34px }' });
-  expect(await tooWide()).toBeLessThanOrEqual(0);
+  await expectNoSideScroll(page);
 }
 
 /** Replaces the text of a code cell by keyboard. */

@@ -1,7 +1,16 @@
 /** Tests the recorded run: without WebGPU the page shows it, and says that it is a recording. */
 
 import { expect } from '@playwright/test';
-import { address, expectPoints, expectState, openPage, points, skipUnlessFull, test } from './demo.ts';
+import {
+  address,
+  expectNoSideScroll,
+  expectPoints,
+  expectState,
+  openPage,
+  points,
+  skipUnlessFull,
+  test,
+} from './demo.ts';
 
 test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
@@ -39,7 +48,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await expect(page.locator('#status-left')).toHaveText('\u2013');
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
   await page.setViewportSize({ width: 360, height: 780 });
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+  await expectNoSideScroll(page);
 });
 
 test('with WebGPU a button plays the recorded run, and closes it', async ({ page }) => {

@@ -9,6 +9,7 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { comparisonReport } from '../../src/report/comparison.ts';
 import type { ReplayReport } from '../../src/report/replay/replayReport.ts';
 import { expectNoViolations } from './axe.ts';
+import { expectNoSideScroll } from './demo.ts';
 
 const PASS = 'val-core/t/acc/mean@1';
 const HOSTILE = '</script><script>document.title = "broken"</script><img src=x onerror="document.title = 1">';
@@ -83,7 +84,7 @@ async function open(page: Page, name: string): Promise<void> {
   await expect(page.locator('h1')).toBeVisible();
   await expectNoViolations(page, name);
   await page.emulateMedia({ colorScheme: 'dark' }); // curves are redrawn
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(375);
+  await expectNoSideScroll(page);
   await expect(page.locator('script')).toHaveCount(2);
   await expect(page.locator('img')).toHaveCount(0);
   expect(errors).toEqual([]);

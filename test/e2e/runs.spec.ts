@@ -95,13 +95,14 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
 
   await test.step('on a phone, nothing lies beside the screen', async () => {
     await page.setViewportSize({ width: 360, height: 800 });
-    const wide = await page.evaluate(() =>
-      [...document.querySelectorAll('#runs *, #charts *, #more-charts *, #timeline *')]
-        .filter((element) => element.getBoundingClientRect().right > innerWidth + 1)
-        .filter((element) => !element.closest('.values-table, svg, .heard'))
-        .map((element) => `${element.tagName}.${element.className}`),
-    );
-    expect(wide).toEqual([]);
+    const wide = () =>
+      page.evaluate(() =>
+        [...document.querySelectorAll('#runs *, #charts *, #more-charts *, #timeline *')]
+          .filter((element) => element.getBoundingClientRect().right > innerWidth + 1)
+          .filter((element) => !element.closest('.values-table, svg, .heard'))
+          .map((element) => `${element.tagName}.${element.className}`),
+      );
+    await expect.poll(wide).toEqual([]); // charts follow a new size in a later frame
     await page.setViewportSize({ width: 1280, height: 720 });
   });
 

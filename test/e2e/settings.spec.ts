@@ -1,7 +1,7 @@
 /** Tests the settings form: wrong fields show an error next to them, and Start waits for valid settings. */
 
 import { expect } from '@playwright/test';
-import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { expectNoSideScroll, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
 test("an error is shown once, next to its field, with the field's label, and Start waits", async ({ page }) => {
   await openPage(page);
@@ -34,7 +34,7 @@ test("an error is shown once, next to its field, with the field's label, and Sta
   await page.setViewportSize({ width: 360, height: 780 });
   await page.getByText('More settings').click();
   await expect(page.getByLabel('Seed')).toBeVisible();
-  expect(await page.evaluate(() => document.documentElement.scrollWidth), 'opened, on a phone').toBe(360);
+  await expectNoSideScroll(page, 'opened, on a phone');
 });
 
 test('a wrong choice in the address is named, and an unknown recipe opens the default one', async ({ page }) => {
