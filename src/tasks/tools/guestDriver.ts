@@ -1,6 +1,6 @@
 /**
- * Our code next to a task module, inside QuickJS. It runs before the module, keeps its own references to the language's
- * functions, and converts calls to JSON and back. A module that changes a prototype breaks only its own results.
+ * Code of webgrpo that runs inside QuickJS next to a task module. It runs before the module, stores its own references to built-in
+ * functions, and converts calls from JSON and results to JSON. A module that changes a prototype breaks only its own results.
  */
 export const GUEST_DRIVER = `(prelude, most) => {
   const { parse, stringify } = JSON;
