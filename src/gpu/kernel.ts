@@ -107,10 +107,7 @@ export interface Declarations {
 
 const BINDING = /@group\(\s*0\s*\)\s*@binding\(\s*(\d+)\s*\)\s*var\s*<([^>]*)>\s*(\w+)\s*:\s*(\w+)/g;
 
-/**
- * Reads bindings and parameters of a kernel. Expects WGSL in the style of our kernels: `@group(0) @binding(n)` in that
- * order.
- */
+/** Reads bindings and parameters of a kernel. Expects WGSL in the style of this repository: `@group(0)` before `@binding(n)`. */
 export function readDeclarations(code: string): Declarations {
   const text = code.replace(/\/\/.*|\/\*[^]*?\*\//g, '');
   const storage: Declarations['storage'] = [];

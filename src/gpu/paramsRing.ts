@@ -19,7 +19,7 @@ export class ParamsRing {
     this.buffer = device.createBuffer({ label: 'params', size: BYTES, usage: USAGE.UNIFORM | USAGE.COPY_DST });
   }
 
-  /** True after 4096 dispatches. */
+  /** True if the buffer has no slot left, after 4096 dispatches. */
   get isFull(): boolean {
     return this.#used + SLOT > BYTES;
   }

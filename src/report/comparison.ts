@@ -11,7 +11,7 @@ import { passInterval, type PassInterval, permutationTest } from './passInterval
 /** All runs of one algorithm. `history` has the lines of metrics.jsonl. */
 export interface AlgorithmRuns {
   algorithm: string;
-  /** Resolved config of one of its runs. */
+  /** Config of one of the algorithm's runs, with defaults filled in. */
   config: TrainConfig;
   /** Names of the loss, the advantage and the aggregation, with defaults filled in. */
   settings: string;

@@ -29,7 +29,7 @@ export interface Evidence {
 interface Finding {
   found: boolean;
   evidence: (Evidence | undefined)[];
-  /** Quotation from the samples. */
+  /** The most frequent error text in the logged samples, if the cause has one. */
   quote?: string | undefined;
 }
 
@@ -39,7 +39,7 @@ export interface Cause {
   say: string;
   /** Condition in words, with its thresholds, which are rules of thumb. */
   when: string;
-  /** Advice. */
+  /** Advice on what to change. */
   change: string;
   /** Keys of settings whose values are shown with the cause. */
   settings: readonly string[];
@@ -360,7 +360,7 @@ export const CAUSES: readonly Cause[] = [
     say: 'Answers grow longer without earning more',
     when: 'after 10 steps `response_length/mean` of the last steps is 1.5 times that of the first and more than its noise above it, and `critic/acc/mean` has not risen',
     change:
-      'Give length a price: algorithm.lengthPenalty.type=linear or algorithm.name=dr_grpo. Look at what the reward pays for.',
+      'Penalise length: algorithm.lengthPenalty.type=linear or algorithm.name=dr_grpo. Look at which samples get the higher rewards.',
     settings: ['algorithm.lengthPenalty.type', 'algorithm.name', 'data.maxResponseLength'],
     find: (run) => {
       const [before, after] = [run.mean('response_length/mean', run.first), run.mean('response_length/mean')];

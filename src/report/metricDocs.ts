@@ -58,7 +58,7 @@ export const METRIC_DOCS: Readonly<Record<string, MetricDoc>> = {
   },
   'stop/max_tokens': {
     means: 'share of samples that were truncated at their limit of tokens; absent if none',
-    healthy: 'It is 0 or low. Truncated answers earn nothing, and teach to be short.',
+    healthy: 'It is 0 or low. Truncated answers get no reward, so the model learns to write less.',
   },
   'training/rollout_probs_diff_max': {
     means: 'largest difference of probabilities that sampler and trainer computed for the same token',

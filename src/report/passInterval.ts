@@ -1,4 +1,7 @@
-/** Intervals of pass rates and of their differences, and a test between methods. A rate varies over problems, and a method over seeds. */
+/**
+ * Intervals of pass rates and of their differences, and a test between methods. An interval is over the problems of a rate, the test over
+ * the seeds of two methods.
+ */
 
 import { mulberry32 } from '../model/random.ts';
 

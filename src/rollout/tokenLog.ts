@@ -68,7 +68,7 @@ export type SampleArrays = Having<Omit<TokenArrays, 'tokenIds'>, (typeof SAMPLE_
 export class TokenLog {
   #parts: ResponseArrays[] = [];
 
-  /** Tokens so far. */
+  /** Number of tokens so far. */
   get length(): number {
     return this.#parts.reduce((sum, { mask: { length } }) => sum + length, 0);
   }
@@ -78,7 +78,7 @@ export class TokenLog {
     return concatTokens(this.#parts, ['mask']).mask.lastIndexOf(1) + 1;
   }
 
-  /** Adds tokens. */
+  /** Appends tokens with their values. */
   push(tokens: Numbers & { responseIds: ArrayLike<number> }): void {
     this.#parts.push(concatTokens([tokens], RESPONSE_FIELDS));
   }

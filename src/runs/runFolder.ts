@@ -63,7 +63,7 @@ export class RunFolder {
     return this.file('checkpoints', `step-${step}`);
   }
 
-  /** Replaces every line. */
+  /** Replaces all lines of metrics.jsonl. */
   async writeMetrics(lines: readonly Metrics[]): Promise<void> {
     await this.files.write(this.file('metrics.jsonl'), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }

@@ -160,7 +160,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     if (typeof from === 'object') this.#keptAt = performance.now();
     if (typeof from === 'object' && folder) this.#savedStep = from.state.step;
     this.#aborted = new Promise((_, reject) => (this.#abort = reject));
-    this.#aborted.catch(() => {}); // `run` rejects with it
+    this.#aborted.catch(() => {}); // the promise of `run` rejects with the same error
   }
 
   /**

@@ -12,7 +12,7 @@ import type { Problem, Reward, ScoredSample, SyncTask } from './task.ts';
 import { calculate } from './tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
-  /** Minimum and maximum number of numbers that a problem gives. */
+  /** Minimum and maximum count of the numbers that a problem gives. */
   minNumbers: 2,
   maxNumbers: 3,
   /** Largest number that a problem gives. */

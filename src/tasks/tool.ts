@@ -49,7 +49,7 @@ export type TruncateSide = 'left' | 'right' | 'middle';
 
 /** The sample that a call belongs to. */
 export interface SampleContext {
-  /** Unique per sample. */
+  /** Id that is unique per sample. */
   sampleId: string;
   /** Problem that the sample answers. */
   problem: Problem;

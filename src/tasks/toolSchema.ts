@@ -76,7 +76,7 @@ export function argumentProblem(args: Record<string, unknown>, schema: ToolSchem
   const missing = (schema.required ?? []).find((key) => args[key] === undefined);
   if (missing !== undefined) return `argument "${missing}" is missing`;
   for (const [key, value] of Object.entries(args)) {
-    // Not schema.properties[key] alone: a key such as "constructor" is a property of every object.
+    // schema.properties[key] alone would be wrong, because a key such as "constructor" is a property of every object.
     const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : schema.additionalProperties;
     if (!expected) return `unknown argument "${key.slice(0, 40)}"`;
     if (expected === true) continue;

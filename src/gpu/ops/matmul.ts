@@ -25,8 +25,8 @@ export const matmulKernel = kernelFamily(
 );
 
 /**
- * Entries of tile, the largest number of rows it is used for, and optionally a narrower tile. The narrower tile is used if more than a
- * sixteenth of the tile's columns would be past the end of y. The last entry has no upper bound.
+ * Table of tiles. An entry has the largest number of rows that its tile is used for, the tile, and optionally a narrower tile. The narrower
+ * tile is used if more than a sixteenth of the tile's columns would be past the end of y. The last entry has no upper bound.
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 

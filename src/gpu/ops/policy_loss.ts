@@ -141,7 +141,7 @@ export interface PolicyRows {
   advantages: ArrayLike<number>;
   weights: ArrayLike<number>;
   refLogProbs?: ArrayLike<number> | undefined;
-  /** Default: weights. */
+  /** Weights of the KL term, [E]. Default: `weights`. */
   klWeights?: ArrayLike<number> | undefined;
   /** [E] 1 = the entry is trained. Default: all entries. */
   mask?: ArrayLike<number> | undefined;

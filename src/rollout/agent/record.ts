@@ -25,7 +25,7 @@ export interface ToolsEnd {
 /** A sample in flight, as stored in a checkpoint. */
 export interface SavedSample {
   received: Received[];
-  /** The current turn. */
+  /** Turn that the engine was generating, with the tokens sampled so far. */
   turn?: { asked: number; drawn: DrawnSoFar };
   /** States of tools that have a `save`, by tool name. */
   toolStates?: Record<string, unknown>;
@@ -35,7 +35,7 @@ export interface SavedSample {
 
 /** Records what one sample receives, and repeats it to a resumed loop. */
 export class SampleRecord {
-  /** Set by the sample. */
+  /** States of the sample's tools. The sample sets this field. */
   states: ToolStates | undefined;
   readonly #received: Received[] = [];
   /** Recorded answers from before the checkpoint that the loop has not received again yet. */

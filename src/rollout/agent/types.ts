@@ -36,7 +36,7 @@ export interface AgentLimits extends ToolLimits {
 
 /** Input of an agent loop. */
 export interface AgentLoopInput {
-  /** Generates its turns. */
+  /** Engine that generates the sample's turns. */
   engine: TurnEngine;
   /** Tokenizer of the model that generates the sample. */
   tokenizer: ChatTokenizer;

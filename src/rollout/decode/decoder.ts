@@ -35,7 +35,7 @@ export interface PrefillRows {
   tokens: number[];
   positions: number[];
   kvRows: number[];
-  /** Four numbers per row. */
+  /** Key ranges of attention, four numbers per row. */
   ranges: number[];
 }
 

@@ -87,7 +87,7 @@ export class Scheduler {
     this.#runner.reset();
   }
 
-  // Requests.
+  // Methods on single requests.
 
   get hasUnfinished(): boolean {
     return this.#jobs.size > 0;

@@ -23,11 +23,11 @@ export type { AsyncScheduling } from './modelRunner.ts';
 export type { KvCachePolicy, Preemption } from './scheduler.ts';
 
 export interface RolloutOptions {
-  /** Default: 'parked'. */
+  /** Samples that can lose their slot while another one waits. Default: 'parked'. */
   preemption?: Preemption | undefined;
-  /** Default: 'recompute'. */
+  /** Treatment of cached keys and values when the weights change. Default: 'recompute'. */
   kvCache?: KvCachePolicy | undefined;
-  /** Default: 'auto'. */
+  /** Setting on whether a pass can start before the last one was read. Default: 'auto'. */
   asyncScheduling?: AsyncScheduling | undefined;
   /**
    * True to schedule by counts alone, so that the same requests end in the same order each time. Default: schedules by measured times too.

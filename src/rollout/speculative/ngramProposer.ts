@@ -60,7 +60,7 @@ class NgramIndex {
   }
 }
 
-/** Returns how many tokens before the place equal those at the end of `ids`, at most MAX_MATCH. */
+/** Returns how many of the tokens just before the place equal the last tokens of `ids`, at most MAX_MATCH. */
 function commonEnd(ids: number[], place: { ids: number[]; at: number }): number {
   let n = 0;
   while (n < MAX_MATCH && n < place.at && n < ids.length && place.ids[place.at - 1 - n] === ids[ids.length - 1 - n])

@@ -169,7 +169,7 @@ function look(state: Adventure, map: AdventureMap): string {
 export function act(state: Adventure, map: AdventureMap, line: string): ToolOutput {
   const [verb, noun = ''] = line.trim().toLowerCase().split(/\s+/);
   const { room } = state;
-  // Not exits[noun] alone: a noun such as "constructor" is a property of every object.
+  // exits[noun] alone would be wrong, because a noun such as "constructor" is a property of every object.
   const there = DIRECTIONS.includes(noun as Direction) ? map.rooms[room].exits[noun as Direction] : undefined;
   const seen = (reward?: number) => ({ text: look(state, map), ...(reward !== undefined && { reward }) });
   const isDoor = room === map.door.room && noun === map.door.direction;

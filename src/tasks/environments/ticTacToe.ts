@@ -36,7 +36,7 @@ interface Game {
 }
 
 export interface TicTacToeProblem extends Problem {
-  /** Seed of the opponent. */
+  /** Seed of the opponent's random moves. */
   opponent: number;
   modelStarts: boolean;
 }

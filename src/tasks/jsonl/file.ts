@@ -84,7 +84,7 @@ export async function readFiles(
   const twice = named.find(([name], i) => named.findIndex(([other]) => other === name) < i);
   if (twice)
     throw new InputError(
-      `task.valPath has two files named "${twice[0]}", which their metrics would share. Name them: {first: ..., second: ...}.`,
+      `task.valPath has two files named "${twice[0]}", so their metrics would have the same names. Name them: {first: ..., second: ...}.`,
     );
   return { train, val: await Promise.all(named.map(async ([name, file]) => ({ name, ...(await open(file)) }))) };
 }

@@ -31,7 +31,7 @@ export async function openShippedTask(config: TaskConfig, around: Surroundings):
   if (!Object.hasOwn(TASKS, config.name))
     throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
   if (config.path !== undefined && !['gsm8k', 'jsonl'].includes(config.name))
-    throw new InputError(`task.path is set, but task "${config.name}" generates its problems. Leave it out.`);
+    throw new InputError(`task.path is set, but task "${config.name}" generates its problems. Remove task.path.`);
   return withTools(await TASKS[config.name](config, around), config.tools);
 }
 
@@ -48,7 +48,7 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
     }
     const unused = Object.keys(NO_PROMPT).find((key) => key in options);
     if (unused === undefined) return gsm8kToolTask({ shaping: options });
-    throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove it.`);
+    throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove the option.`);
   },
   jsonl: async (config, { readText, loadReward }) => {
     const { openJsonl } = await import('../jsonl/open.ts');

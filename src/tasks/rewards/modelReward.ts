@@ -20,7 +20,7 @@ interface DiscriminativeOptions {
   model: string;
   /** Label whose probability is the score. Default: the most likely one. */
   label?: string;
-  /** Replaces transformers.js. */
+  /** Opens the classifier. Default: with transformers.js. */
   load?: (model: string) => Promise<Classifier>;
 }
 

@@ -29,7 +29,7 @@ export const GUEST_DRIVER = `(prelude, most) => {
   };
   /** Error about the result of a call that ran without an error itself. */
   let resultErrors;
-  /** Throws for a tool's output that JSON does not have, like readToolOutput outside. */
+  /** Throws for a tool's output that JSON cannot represent, like readToolOutput outside the sandbox. */
   const expectWritable = (holder, key, v) => {
     if (v === undefined && key !== '' && !isArray(holder)) return;
     const where = key === '' ? '' : ' under "' + key + '"';

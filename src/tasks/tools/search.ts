@@ -8,7 +8,7 @@ import { defineTool, type Tool } from '../tool.ts';
 
 /** A document to search. */
 export interface Document {
-  /** Argument of `open`. */
+  /** Id of the document, the argument of `open`. */
   id: string;
   /** Title shown in results. */
   title: string;
