@@ -25,7 +25,7 @@ interface Allowed {
 /** State after the end token of a turn that must end there. */
 const ENDED = -2;
 
-/** Marks a state from which the number of tokens to the end of the call is not computed yet. */
+/** Number of tokens to the end of a call from a state if no path of tokens to the end was found. */
 const FAR = 0xffff;
 
 /** One turn that a guide constrains, token by token. */

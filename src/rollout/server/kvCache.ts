@@ -69,7 +69,7 @@ export class KvCacheManager {
     return parked.map(([id]) => id);
   }
 
-  /** Marks all cached keys and values as invalid, because the weights have changed. */
+  /** Frees all slots and cached prefixes, because the weights have changed. */
   reset(): void {
     for (const id of [...this.#sequences.keys()]) this.free(id);
     this.#prefixes.reset();
