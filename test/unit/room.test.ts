@@ -311,7 +311,7 @@ describe.runIf(hasNatsServer())('a room', () => {
         const killing = async () => {
           const kinds = ['worker', 'server', 'controller'] as const;
           for (let next = every, i = 0, turns = 1; !isDone; turns++, await sleep(10)) {
-            if (turns % 1000 === 0) askAgain();
+            if (turns % 100 === 0) askAgain();
             most.queued = Math.max(most.queued, current.queue.bytes);
             if (saved.trained.length < next) continue;
             next = saved.trained.length + every;
