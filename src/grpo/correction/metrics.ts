@@ -59,14 +59,14 @@ function biasedStd(masks: Masks, value: Value): number {
 
 interface IsMetricInputs {
   level: string;
-  /** Weights before truncation, 0 where masked. */
+  /** Importance weights before truncation, 0 where the mask is 0. */
   raw: readonly Float64Array[];
   /** Weights as used. */
   applied: readonly Float64Array[];
   /** [S] sum of the log ratios of each sample. */
   sums: readonly number[];
   masks: Masks;
-  /** Null if weights are truncated instead of set to 0; then 1 / high counts as the lower threshold. */
+  /** Lower bound of the weights. Null if weights are truncated instead of set to 0; the metrics then use 1 / high. */
   low: number | null;
   high: number;
 }
@@ -116,7 +116,7 @@ function tokenExtremes({ raw, applied, masks, high }: IsMetricInputs, low: numbe
   };
 }
 
-/** Metrics of one rejection option. `bounds.low` is -Infinity if only the upper bound counts. */
+/** Metrics of one rejection criterion. `bounds.low` is -Infinity if only the upper bound counts. */
 export function rejectionMetrics(
   option: string,
   statistic: { perToken: readonly Float64Array[]; perSequence?: number[] },
