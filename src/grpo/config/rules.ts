@@ -1,4 +1,7 @@
-/** Tables of rules that span keys. A size that does not divide is refused with its nearest divisors. */
+/**
+ * Tables of rules that involve several config keys. If a size does not divide another evenly, the error names the
+ * nearest divisors.
+ */
 
 import { ConfigError, InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
@@ -15,16 +18,16 @@ import { show, valueAt } from './tree.ts';
 /** Largest number of samples in a step, and in an evaluation. */
 const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
-/** Largest number of parameters of a model with fresh weights: 8 GiB in float32. */
+/** Largest number of parameters of a model with newly initialised weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
-/** File systems allow 255 bytes; the rest is for suffixes. */
+/** Maximum bytes of a run's name. File systems allow 255 bytes; the rest is for suffixes. */
 const LONGEST_NAME = 128;
 
 /** A rule, and the error message for a config that breaks it. */
 interface Rule<C> {
   /** Keys that the message is about, its subject first. */
   keys: readonly string[];
-  /** True if the config breaks the rule. */
+  /** True if a config breaks the rule. */
   when: (config: C) => boolean;
   /** The error message. In a plain text, {0}, {1}, ... are the values of `keys`. */
   say: string | ((config: C) => string);
@@ -33,7 +36,7 @@ interface Rule<C> {
 /** Throws ConfigError for the first broken rule. */
 export const checkTrainRules = (config: TrainConfig, source: string): void => check(TRAIN_RULES, config, source);
 
-/** Like `checkTrainRules`, for a supervised run. */
+/** Like `checkTrainRules`, but for a supervised run. */
 export const checkSftRules = (config: SftConfig, source: string): void => check(SFT_RULES, config, source);
 
 /** Checks a run's name, which must be a valid folder name on every system. Throws ConfigError. */
@@ -217,7 +220,10 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   },
 ];
 
-/** Only the threshold parsers understand these texts, so this runs them once, on one token. */
+/**
+ * Tests the thresholds of rollout correction by applying them to one token, because only the code that uses these texts
+ * can parse them.
+ */
 const correctionProblem = (config: TrainConfig): string | undefined =>
   problemOf(RangeError, () =>
     rolloutCorrection(correctionSettings(config), { oldLogp: [[0]], rolloutLogp: [[0]], masks: [[1]] }),
@@ -326,7 +332,10 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   },
 ];
 
-/** A rule against a setting that no asynchronous pipeline supports. @param why the value, and the reason */
+/**
+ * Rule that a setting cannot be combined with an asynchronous pipeline.
+ * @param why the setting's value and the reason, as the error words them
+ */
 function notAsync(key: string, why: string, when: (config: TrainConfig) => boolean): Rule<TrainConfig> {
   return {
     keys: ['trainer.pipeline', key],
@@ -339,7 +348,7 @@ type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; l
 
 /**
  * Rules of an optimizer and of its schedule. A key that the chosen optimizer does not read must not be set.
- * @param part its place in the config
+ * @param part path of the optimizer's part of the config
  */
 function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
@@ -423,7 +432,7 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
 const parametersOf = ({ vocabSize, hiddenSize: C, intermediateSize: F, numHiddenLayers }: SftConfig['model']): number =>
   vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
 
-/** Derived numbers that a run prints. */
+/** Numbers computed from the config that a run prints. */
 export function batchTable({ data, rollout, actor }: TrainConfig): {
   samples: number;
   updates: number;
@@ -436,7 +445,10 @@ export function batchTable({ data, rollout, actor }: TrainConfig): {
   };
 }
 
-/** Returns a sentence on the divisors of `total` on both sides of `size`: one divisor if `size` is out of range. */
+/**
+ * Returns a sentence with the divisors of `total` next below and next above `size`; only one of them if `size` is out
+ * of range.
+ */
 export function nearestDivisors(total: number, size: number): string {
   const found = divisorsAround(total, size);
   return `The nearest that ${found.length > 1 ? 'do are' : 'does is'} ${found.join(' and ')}.`;
@@ -450,7 +462,7 @@ export function nearestDivisor(total: number, size: number): number {
 
 function divisorsAround(total: number, size: number): number[] {
   let [below, above]: (number | undefined)[] = [undefined, undefined];
-  // Divisors come in pairs; one of each pair is at most the root.
+  // Divisors come in pairs; one of each pair is at most the square root.
   for (let d = 1; d * d <= total; d++)
     for (const divisor of total % d === 0 ? [d, total / d] : []) {
       if (divisor < size) below = Math.max(divisor, below ?? divisor);

@@ -1,4 +1,4 @@
-/** Schema of a supervised run's YAML (`webgrpo sft`), which gives GRPO its warm start. */
+/** Schema of a supervised run's YAML (`webgrpo sft`), which trains the start model of a GRPO run. */
 
 import * as v from 'valibot';
 import { taskModule } from './schema/data.ts';

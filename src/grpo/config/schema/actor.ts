@@ -21,7 +21,7 @@ import {
   SHARE,
 } from '../keys.ts';
 
-/** Optimizer keys that every kind of run has. */
+/** Optimizer keys that training and supervised runs share. */
 export const optimizerKeys = {
   optimizer: nameOf('AdamW', OPTIMIZERS, {
     why: 'SGD and SignSGD have no moments. Muon updates the matrices of the layers, and AdamW all other weights. Case is ignored.',
@@ -76,8 +76,8 @@ const optim = part({
 });
 
 /**
- * The loss, and the parameters of single losses. Each parameter is read by the loss in its name, whose file in `losses/`
- * has the default. A registered loss has its own parameters, which resolve.ts checks.
+ * The loss, and the parameters of the losses. A parameter's name starts with the loss that reads it; that loss's file in `losses/` has the
+ * default. A registered loss has its own parameters, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {

@@ -1,4 +1,4 @@
-/** The published method: advantages, filters, KL in the reward, rollout correction. */
+/** Config part `algorithm`: the published method, advantages, filters, KL in the reward, rollout correction. */
 
 import * as v from 'valibot';
 import { advantageNames } from '../../advantages/index.ts';

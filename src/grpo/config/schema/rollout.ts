@@ -1,4 +1,4 @@
-/** Settings of generation: sampling, turns and tools, evaluation. */
+/** Config part `rollout`: sampling, turns and tools, evaluation. */
 
 import * as v from 'valibot';
 import { TOOL_PARSERS } from '../../../rollout/tools/parser.ts';
