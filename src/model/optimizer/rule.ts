@@ -15,7 +15,7 @@ export interface Trained {
   like: (label: string) => Arena;
 }
 
-/** Options of a step without maxGradNorm, because clipping has been done before the rule runs. */
+/** Options of a step without gradClip, because clipping has been done before the rule runs. */
 export type RuleOptions = Omit<OptimizerOptions, 'gradClip' | 'optimizer'>;
 
 export interface Rule {
