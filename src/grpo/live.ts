@@ -71,7 +71,7 @@ function refuseFixed(config: TrainConfig, key: string): void {
   if (!LIVE_SETTINGS.some((live) => live === key))
     refuse(`cannot change during a run; allowed: ${LIVE_SETTINGS.join(', ')}. Start a run with it.`);
   if (key === 'actor.entropyCoeff' && actor.entropyTarget !== undefined)
-    refuse('follows actor.entropyTarget in this run. Start one without that.');
+    refuse('follows actor.entropyTarget in this run. Start a run without actor.entropyTarget to set it.');
   const isLate = rollout.partialRollout || algorithm.replayBufferSize > 0 || pipelineOf(config).isAsync;
   if (key.startsWith('rollout.') && isLate)
     refuse(

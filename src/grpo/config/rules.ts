@@ -65,7 +65,7 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
     when: (c) => batchTable(c).samples * longestSequence(c) > MOST_TOKENS,
     say: (c) =>
       `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${batchTable(c).samples * longestSequence(c)} ` +
-      `tokens a step. At most ${MOST_TOKENS} are allowed, which 32 bits count.`,
+      `tokens per step. At most ${MOST_TOKENS} are allowed, because a 32-bit number counts them. Lower one of these keys.`,
   },
   {
     keys: ['rollout.valKwargs.temperature'],
@@ -173,8 +173,8 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: ({ algorithm: { replayBufferSize, filterGroups, advEstimator } }) =>
       replayBufferSize > 0 && (filterGroups.enable === true || advEstimator === 'rae'),
     say:
-      'algorithm.replayBufferSize is {0}, which goes together neither with algorithm.filterGroups, ' +
-      'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them. Set it to 0 or ' +
+      'algorithm.replayBufferSize is {0}, which cannot be combined with algorithm.filterGroups, because that already replaces ' +
+      'groups without a signal, nor with advEstimator "rae", because that learns from such groups. Set replayBufferSize to 0 or ' +
       'use another recipe.',
   },
   {
@@ -192,7 +192,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.actor.policyLoss.lossMode === 'vespo' && c.algorithm.rolloutCorrection.rolloutIs === 'sequence',
     say:
       'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO itself computes the ' +
-      'weight of a sequence from those of its tokens. Set it to "token", or remove it.',
+      'weight of a sequence from the weights of its tokens. Set rolloutIs to "token", or remove it.',
   },
   {
     keys: [
@@ -254,7 +254,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.refUpdateFreq', 'actor.useKlLoss', 'algorithm.useKlInReward'],
     when: (c) => c.trainer.refUpdateFreq > 0 && !c.actor.useKlLoss && !c.algorithm.useKlInReward,
-    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one. Set actor.useKlLoss or remove it.',
+    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses a reference. Set actor.useKlLoss: true, or remove refUpdateFreq.',
   },
   {
     keys: ['trainer.resumeMode', 'trainer.resumeFromPath'],
@@ -283,22 +283,22 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     when: ({ rollout, algorithm: { filterGroups, advEstimator } }) =>
       rollout.overSampleRate > 0 && (filterGroups.enable === true || advEstimator === 'remax'),
     say:
-      'rollout.overSampleRate is {0}, which goes together neither with algorithm.filterGroups ' +
-      'nor with advEstimator "remax". Set it to 0 or use another recipe.',
+      'rollout.overSampleRate is {0}, which cannot be combined with algorithm.filterGroups or with advEstimator "remax". ' +
+      'Set overSampleRate to 0 or use another recipe.',
   },
   notAsync(
     'rollout.overSampleRate',
-    ', since groups are in flight from step to step anyhow',
+    ', because groups are in flight from step to step anyway',
     (c) => c.rollout.overSampleRate > 0,
   ),
   notAsync(
     'algorithm.replayBufferSize',
-    ', whose groups are older than any that it lets through',
+    ', because its groups are older than the pipeline allows',
     (c) => c.algorithm.replayBufferSize > 0,
   ),
   notAsync(
     'algorithm.advEstimator',
-    ' "remax", whose greedy answers would be of other weights',
+    ' "remax", because the greedy answers would come from other weights',
     (c) => c.algorithm.advEstimator === 'remax',
   ),
   notAsync('engine', ' "tfjs", which cannot generate while it trains', (c) => c.engine === 'tfjs'),
@@ -313,7 +313,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     keys: ['asyncTraining.maxOffPolicyThreshold', 'asyncTraining.stalenessThreshold'],
     when: (c) =>
       c.trainer.pipeline === 'fully-async' && pipelineOf(c).maxAge < Math.ceil(c.asyncTraining.stalenessThreshold),
-    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} lets groups get older than that, and they would be dropped. Raise the first or lower the second.',
+    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} lets groups get older than that, and such groups would be dropped. Raise the first or lower the second.',
   },
   {
     keys: ['trainer.stopWhen.metric'],
@@ -354,7 +354,7 @@ function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (confi
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
     when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
-    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none. Leave it out, or use SGD or Muon.`,
+    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none. Leave the key out, or use SGD or Muon.`,
   });
   const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (updates: number) => string): Rule<C> => ({
     keys: [`${part}.${key}`],

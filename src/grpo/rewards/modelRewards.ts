@@ -56,7 +56,9 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
 
 function rubricOf({ reward: { rubric } }: TrainConfig): Rubric | undefined {
   if (typeof rubric !== 'string') return rubric && parseRubric(rubric, 'reward.rubric');
-  throw new InputError(`reward.rubric is the path ${rubric}, which only the command line reads. Give its criteria.`);
+  throw new InputError(
+    `reward.rubric is the path ${rubric}, which only the command line reads. Give the rubric itself, with its criteria.`,
+  );
 }
 
 /** Reward models that return one number per sample, by name. */

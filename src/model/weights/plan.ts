@@ -135,7 +135,7 @@ export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, 
 /** Formats of tensors in the checkpoint file by their HF names; see `OpenCheckpoint.packed`. */
 export type StoredFormats = Readonly<Record<string, PackedFormat>>;
 
-/** Returns the packed format in which a file has all parts of a matrix; undefined if there is no common one. */
+/** Returns the packed format in which a file has all parts of a matrix; undefined if they do not share one. */
 function storedFormat(parts: readonly TensorPart[], stored: StoredFormats): PackedFormat | undefined {
   const [format, ...others] = new Set(parts.map(({ name }) => stored[name]));
   return others.length === 0 ? format : undefined;

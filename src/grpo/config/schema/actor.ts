@@ -24,7 +24,7 @@ import {
 /** Optimizer keys that training and supervised runs share. */
 export const optimizerKeys = {
   optimizer: nameOf('AdamW', OPTIMIZERS, {
-    why: 'SGD and SignSGD have no moments. Muon updates the matrices of the layers, and AdamW all other weights. Case is ignored.',
+    why: 'SGD and SignSGD have no moments. With Muon, AdamW updates all weights that are not matrices of the layers. Case is ignored.',
     verl: '=',
     trl: 'optim',
   }),
@@ -96,12 +96,7 @@ const policyLoss = v.looseObject({
     verl: 'actor_rollout_ref.actor.tau_neg',
     trl: 'sapo_temperature_neg',
   }),
-  wMax: number(
-    undefined,
-    ANY,
-    '',
-    'CISPO: upper bound of the weight. Default: 1 + clipRatioHigh, as verl reads its bound.',
-  ),
+  wMax: number(undefined, ANY, '', 'CISPO: upper bound of the weight. Default: 1 + clipRatioHigh, as in verl.'),
   clipCovRatio: number(undefined, SHARE, 'share of tokens', {
     why: 'clip_cov: share of tokens that lose their gradient.',
     verl: '=',
