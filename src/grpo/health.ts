@@ -27,7 +27,7 @@ export const CALLS_FAIL = {
 };
 /** Maximum number of characters of an error message that are shown. */
 const SHOWN_ERROR = 160;
-/** Number of not finite steps in a run whose inputs are stored. */
+/** Maximum number of steps with non-finite numbers whose inputs a run stores. */
 const KEPT_FAULTS = 20;
 /** Maximum number of tokens of samples stored per step: some megabytes as text. */
 const KEPT_TOKENS = 20_000;

@@ -10,6 +10,17 @@ import type { OptimizerName } from './optimizer/spec.ts';
 /**
  * One micro-batch: sequences concatenated to rows, with a group's shared prompt once. Plain typed arrays, so it can be
  * sent to a worker.
+ *
+ * Example, one group: prompt P0 P1, sample a = A0 A1, sample b = B0 B1 B2 (B1 is tool output, not trained). A sample's
+ * last token predicts no other token and no query sees it, so it has no row (A1 and B2 are targets only).
+ *   row        0  1   2   3  4
+ *   token      P0 P1  A0  B0 B1
+ *   position   0  1   2   2  3
+ *   ranges     [prefixStart, prefixEnd, ownStart, ownEnd) key rows; row 4: [0,2,3,5], row 1: [0,0,0,2]
+ *   queryEnd   5  5   3   5  5            rows n..queryEnd[n] are the queries that can see key row n
+ *   predicted  entries in sample order: A0 A1 | B0 B2; entry row 1 2 | 1 4
+ *   headRows   1 2 4                      the distinct rows that predict something, ascending
+ *   rowStart   0 2 3 4, rowEntries 0 2 | 1 | 3   entries of each head row (P1 predicts both A0 and B0)
  */
 export interface PackedBatch {
   /** [N] */

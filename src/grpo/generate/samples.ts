@@ -149,8 +149,8 @@ export async function generateSamples(
 }
 
 /**
- * Starts every sample of every problem. A group resolves when its last sample is scored; Waits for tools and rewards
- * are added to `outside` until then. The first failure aborts the samples of all groups. Every incomplete group then
+ * Starts every sample of every problem. A group resolves when its last sample is scored. Until then, waits for tools
+ * and rewards are added to `outside`. The first failure aborts the samples of all groups. Every incomplete group then
  * rejects with that failure, once its last sample has ended.
  */
 export function startGroups(

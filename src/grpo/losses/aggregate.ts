@@ -1,5 +1,16 @@
 /**
  * Computes the weight of each token in the mini-batch's scalar loss, sum_e weight_e * l_e. The modes have verl's names:
+ *
+ *   token-mean               1 / T                every token counts the same       (DAPO, arXiv:2503.14476)
+ *   token-sum                1
+ *   seq-mean-token-sum       1 / S                every sequence counts by its length
+ *   seq-mean-token-mean      1 / (S n_s)          every sequence counts the same    (GRPO, arXiv:2402.03300)
+ *   seq-mean-token-sum-norm  1 / (S L)            constant L = maxResponseLength    (Dr. GRPO, arXiv:2503.20783)
+ *
+ * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is a
+ * constant of the run, verl's global_batch_size: ppoMiniBatchSize x n, the number of sequences in a mini-batch before
+ * any is masked or rejected or lacks a reward. With clients it is the mini-batch's own number. A sequence that drops out loses its share of the gradient; the shares of
+ * the others stay the same. Micro-batches slice these weights, so the split changes nothing.
  */
 
 import type { LossAggMode, PolicyLoss } from './types.ts';

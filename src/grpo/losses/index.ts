@@ -1,6 +1,10 @@
 /**
  * Policy losses in float64: value, gradient and verl's metrics. They are the reference for the GPU's loss, which is
  * `kernels/policy_loss.wgsl` with the WGSL row of the configured loss.
+ *
+ * Each loss is one short file of this folder. An aggregation (`aggregate.ts`) reduces its tokens to one number:
+ *   total = sum_e weights[e] * l_e + klLossCoef * sum_e klWeights[e] * kl_e
+ * The weights come from the whole mini-batch, so micro-batches add up to the same total and the same gradient.
  */
 
 import { InputError } from '../../errors.ts';

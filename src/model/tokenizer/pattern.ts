@@ -56,8 +56,8 @@ const repeatsAmbiguously = (path: Path): boolean =>
   path.some(({ group, max }) => group && ((max > 1 && !isUnambiguous(group)) || group.some(repeatsAmbiguously)));
 
 /**
- * True if repeating these alternatives matches every text in one way only: all have a fixed length, or start with
- * different literal characters.
+ * True if repeating these alternatives matches every text in one way only: they start with different literal
+ * characters, and each has a fixed length, apart from optional characters as in `\r?\n`.
  */
 function isUnambiguous(paths: Path[]): boolean {
   const firsts = paths.map(([item]) => literalOf(item));

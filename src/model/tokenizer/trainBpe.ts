@@ -1,6 +1,11 @@
 /**
  * Trains a byte-level BPE tokenizer and writes it as a Hugging Face `tokenizer.json`. The same corpus always results in
  * the same file.
+ *
+ * Made for short sequences over a small vocabulary. Frequent pre-tokens become whole entries (reachable through
+ * `ignore_merges`, as in Llama 3), so that a word, or all of `{"name":"calculator","arguments":{"expression":"`, costs
+ * one entry and one token. Ordinary merges (Sennrich et al., arXiv:1508.07909) over the same text fill the rest of the
+ * vocabulary and encode unseen words. Every digit is a separate token, which allows a small model to copy numbers.
  */
 
 import { InputError } from '../../errors.ts';

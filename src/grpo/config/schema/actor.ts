@@ -76,8 +76,8 @@ const optim = part({
 });
 
 /**
- * The loss, and the parameters of the losses. A parameter's name starts with the loss that reads it; that loss's file in `losses/` has the
- * default. A registered loss has its own parameters, which resolve.ts checks.
+ * The loss, and the parameters of the losses. A parameter is read by the loss that its description names; the loss's file in `losses/` has
+ * the default. A registered loss has its own parameters, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
