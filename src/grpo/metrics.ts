@@ -170,7 +170,7 @@ function stopMetrics(trajectories: readonly Trajectory[]): Metrics {
 
 /**
  * Returns how far the sampler's and the trainer's probabilities (not logs) of the same tokens differ, in [0, 1]. The
- * design's target for the max is 0.
+ * max is 0 if both compute the same bits.
  * @param rolloutLogp, actorLogp [E] trained tokens only
  */
 export function rolloutProbsDiff(rolloutLogp: ArrayLike<number>, actorLogp: ArrayLike<number>): Metrics {

@@ -16,7 +16,7 @@ export interface LayerActivations {
   /** [N, (H + 2K) * D] */ qkv: View;
   /** [N, (H + 2K) * D] after q/k norm (Qwen3); scratch that the layers share */ normed?: View;
   /** [N, H + K] */ qkRstd?: View;
-  /** [N, H * D] rotated */ q: View;
+  /** [N, H * D] queries after RoPE */ q: View;
   /** [rows, 2 * K * D] */ kv: View;
   /** [N, H * D] */ att: View;
   /** [N, H] */ lse: View;

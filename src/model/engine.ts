@@ -96,7 +96,7 @@ export type TrainLoss =
   /** Given values of d loss / d logp[e], for custom losses and tests. */
   | { kind: 'coefficients'; dLogProbs: Float32Array; dEntropy?: Float32Array };
 
-/** All [E], in entry order. */
+/** Outputs of a forward pass for each entry; all [E], in entry order. */
 export interface TokenOutputs {
   /** log p(target | context) at the given temperature, natural log. */
   logProbs: Float32Array;

@@ -6,7 +6,7 @@
 
 export type GroupId = number | string;
 
-/** Constant that is added to a standard deviation before a division by the sum. */
+/** Constant added to a standard deviation by which advantages are divided, so that the divisor is never 0. */
 const EPSILON = 1e-6;
 
 /** Returns sample indices by group, in order of first appearance. Samples without a reward are omitted. */

@@ -6,7 +6,7 @@
 import { grpo, type GroupId, type ScaleRewards } from './outcome.ts';
 
 /**
- * Returns one value per token: the sample's number where the mask is 1, 0 elsewhere.
+ * Returns one value per token: the sample's value where the mask is 1, 0 elsewhere.
  * @param masks one array per sample, 1 = trained token
  */
 export function broadcast(perSample: ArrayLike<number>, masks: readonly ArrayLike<number>[]): Float64Array[] {
@@ -47,8 +47,8 @@ export function maskMissing(rewards: ArrayLike<number>, masks: readonly ArrayLik
 }
 
 /**
- * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. The running
- * return passes tool tokens unchanged.
+ * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. Tool tokens
+ * leave the running return unchanged.
  * @param tokenRewards reward of each token; an outcome reward is on the last sampled token (`outcomeRewards`)
  * @param sampled masks before rollout correction rejects tokens; returns are summed over these
  */

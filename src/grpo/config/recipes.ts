@@ -36,7 +36,10 @@ export const RECIPES = {
   grpo: { actor: { lossAggMode: 'seq-mean-token-mean' } },
   /** arXiv:2503.20783: no std, no length bias. */
   dr_grpo: { actor: { lossAggMode: 'seq-mean-token-sum-norm' }, algorithm: { scaleRewards: 'none' } },
-  /** arXiv:2503.14476: clip-higher, token-mean, dynamic sampling; its overlong shaping depends on the length limit. */
+  /**
+   * arXiv:2503.14476: clip-higher, token-mean, dynamic sampling. Its overlong shaping is not set here, because it
+   * depends on the length limit.
+   */
   dapo: { actor: { clipRatioHigh: 0.28, clipRatioC: 10 }, algorithm: { filterGroups: { enable: true } } },
   /** arXiv:2507.18071: a ratio per sequence, so a clip range 1000 times narrower. */
   gspo: {

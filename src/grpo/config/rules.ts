@@ -454,7 +454,7 @@ export function nearestDivisors(total: number, size: number): string {
   return `The nearest that ${found.length > 1 ? 'do are' : 'does is'} ${found.join(' and ')}.`;
 }
 
-/** The divisor of `total` with the least ratio to `size`; the larger of two. */
+/** The divisor of `total` that is nearest to `size` by ratio; the larger of two equally near ones. */
 export function nearestDivisor(total: number, size: number): number {
   const ratio = (divisor: number) => Math.max(divisor / size, size / divisor);
   return total % size === 0 ? size : divisorsAround(total, size).reduce((a, b) => (ratio(a) < ratio(b) ? a : b));

@@ -22,13 +22,13 @@ interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
 }
 
 export interface CurrentPolicyResult {
-  /** Masks after rejection, which the aggregation counts as N. */
+  /** Masks after rejection: tokens with mask 1 count in the aggregation. */
   masks: ArrayLike<number>[];
   /** Importance weights of bypass mode. Undefined if the loss computes them itself. */
   isWeights?: Float64Array[];
-  /** 0 = the token has no policy gradient, although it still counts in N and in the KL. */
+  /** 0 = the token has no policy gradient, although it still counts in the aggregation and in the KL. */
   keep: Float64Array[];
-  /** 1 = the entropy bonus acts on the token. Default: on all tokens. */
+  /** 1 = the entropy bonus applies to the token. Default: to all tokens. */
   entropyKeep?: Float64Array[];
   /** rollout_corr/*, actor/opsm_kept, actor/top_entropy_kept. */
   metrics: Metrics;

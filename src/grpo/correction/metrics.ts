@@ -26,7 +26,7 @@ function sumOf(masks: Masks, value: Value): number {
 
 const meanOf = (masks: Masks, value: Value): number => sumOf(masks, value) / (sumOf(masks, () => 1) + EPSILON);
 
-/** Masked mean of each sample; 0 for a sample without a trained token. */
+/** Mean of each sample's values over its trained tokens; 0 for a sample without a trained token. */
 const sequenceMeans = (masks: Masks, value: Value): number[] =>
   masks.map((mask, s) => meanOf([mask], (_, t) => value(s, t)));
 
@@ -50,7 +50,7 @@ function trained(masks: Masks, value: Value): number[] {
   );
 }
 
-/** sqrt(E[x^2] - E[x]^2), as in verl; 0 for fewer than two tokens. */
+/** Standard deviation sqrt(E[x^2] - E[x]^2), as in verl; 0 for fewer than two tokens. */
 function biasedStd(masks: Masks, value: Value): number {
   if (sumOf(masks, () => 1) <= 1) return 0;
   const center = meanOf(masks, value);

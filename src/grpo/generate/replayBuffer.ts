@@ -15,7 +15,7 @@ import { decodeSample, encodeSample } from './sampleCodec.ts';
 import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from './samples.ts';
 
 interface StoredGroup {
-  /** Sum over the group's samples of |advantage| x std of the group's scores. */
+  /** Score of the group: the sum of its samples' |advantage|, times the std of the group's scores. */
   score: number;
   /** Step that sampled the group. */
   step: number;
@@ -37,7 +37,10 @@ export class ReplayBuffer implements StatefulPart {
     return this.#groups.length;
   }
 
-  /** Stores a group if there is space, or replaces the worst group if this one is better. */
+  /**
+   * Stores a group if there is space, or replaces the stored group with the lowest score if this one has a higher
+   * score.
+   */
   add(group: StoredGroup): void {
     if (this.#groups.length >= this.#size) {
       const worst = this.#groups.reduce((low, { score }, i, all) => (score < all[low].score ? i : low), 0);

@@ -37,7 +37,7 @@ import {
 /** Inputs of a policy loss for some samples. Mini-batches are subsets of these samples. */
 export interface PolicyData {
   samples: readonly (PackedSample & { trajectory: Pick<Trajectory, 'logProbs'> })[];
-  /** `isWeights` for `lossWeights`; undefined without importance weights. */
+  /** Per-token inputs; `isWeights` = importance weights for `lossWeights`, undefined without rollout correction. */
   tokens: SampleTokens & { isWeights?: Float64Array[] };
   /** Sizes by which `lossWeights` divides the sums of a mini-batch. */
   normalization: AggregateOptions;
