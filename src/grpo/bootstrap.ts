@@ -9,7 +9,7 @@ const SEED = 42;
 
 /** Outcomes and predictions of the n sampled answers to a problem. */
 export interface AnsweredProblem {
-  /** [n] no NaN. */
+  /** [n] outcomes, without NaN. */
   accs: readonly number[];
   /**
    * [n] predicted answers. Undefined = the reward function returned no prediction; each such answer is a separate vote.

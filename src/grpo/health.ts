@@ -42,7 +42,7 @@ const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_
 export interface Fault {
   /** Step in which the fault happened. */
   step: number;
-  /** One sentence. */
+  /** Description of the fault in one sentence. */
   reason: string;
   /**
    * Inputs of a step with numbers that were not finite, as plain JSON for a bug report: metrics and config, then the

@@ -260,7 +260,7 @@ export class GrpoTrainer {
     const evaluate = async (greedy: boolean) =>
       Object.assign(metrics, await this.validate({ greedy, signal }).catch(unlessEnded(signal)));
     if (isDue) await evaluate(isEnd || readsGreedy(config));
-    if (step === 0 && signal.aborted) return undefined; // the run that resumes evaluates again
+    if (step === 0 && signal.aborted) return undefined; // a resumed run repeats this evaluation
     const reached = goalReached(config, metrics, isFirst);
     if (reached !== undefined && !isDue) await evaluate(true);
     history.push(metrics);

@@ -105,7 +105,7 @@ export function recordLayer(
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
   const gateUp = { x: a.h2, b: w.wgu, M: N, N: 2 * F, K: C };
-  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // no operation between the product and SwiGLU
+  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // no operation between the gate/up product and SwiGLU
   if (!(inference && bare && weights.gatedProduct({ ...gateUp, y: a.act }))) {
     weights.product({ ...gateUp, bias: w.bgu, y: a.gu });
     if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);

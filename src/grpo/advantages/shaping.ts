@@ -85,7 +85,7 @@ export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: 
 interface EntropyController {
   /** Current coefficient. It applies only if the last entropy was at or below the target. */
   entropyCoeff: number;
-  /** Nats per token. */
+  /** Target entropy in nats per token. */
   entropyTarget: number;
   entropyCoeffDelta: number;
   entropyCoeffMin: number;

@@ -16,7 +16,7 @@ type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
 interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
   /** Log-prob under the current policy. */
   logp: readonly ArrayLike<number>[];
-  /** Nats. */
+  /** Entropy under the current policy, in nats. */
   entropy: readonly ArrayLike<number>[];
   advantages: readonly ArrayLike<number>[];
 }

@@ -61,7 +61,7 @@ interface IsMetricInputs {
   level: string;
   /** Importance weights before truncation, 0 where the mask is 0. */
   raw: readonly Float64Array[];
-  /** Weights as used. */
+  /** Importance weights as used, after truncation. */
   applied: readonly Float64Array[];
   /** [S] sum of the log ratios of each sample. */
   sums: readonly number[];

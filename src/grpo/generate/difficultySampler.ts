@@ -37,7 +37,7 @@ export class DifficultySampler implements StatefulPart {
     }
     let left = keyedRng('difficulty', this.#seed, number).uniform() * total;
     const index = weights.findIndex((weight) => (left -= weight) < 0);
-    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // the sum was rounded
+    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // rounding of the sum can leave no index
   }
 
   /** Records the mean score of a group of problem `index`. */

@@ -19,7 +19,7 @@ import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
 
 /** A group that was in flight when the checkpoint was written. */
 export interface SavedGroup {
-  /** Number of its problem. */
+  /** Number of the group's problem. */
   number: number;
   /** Index of the problem in the task, if problems are sampled by difficulty. */
   index?: number | undefined;

@@ -59,7 +59,7 @@ export async function score(
   try {
     return { reward: checkedReward(await timedReward(task, sample, rewardTimeoutMs, signal), problem, trajectory) };
   } catch (error) {
-    if (signal?.aborted) return { reward: MISSING }; // its result is not awaited
+    if (signal?.aborted) return { reward: MISSING }; // nothing awaits the result of an aborted sample
     const blamed = blame('reward', nameOf(problem), error, EXPECTED);
     if (onError !== 'skip' || !(blamed instanceof UserCodeError)) throw blamed;
     return skip(blamed);

@@ -91,7 +91,7 @@ interface KlController {
   klCoef: number;
   /** Only if adaptive: target KL in nats per token. */
   targetKl: number;
-  /** Only if adaptive: samples over which a persistent 20% error changes the coefficient by 20%. */
+  /** Only if adaptive: number of samples over which a persistent 20% error changes the coefficient by 20%. */
   horizon: number;
 }
 

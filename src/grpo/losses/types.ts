@@ -116,7 +116,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
 export interface CustomLossRows extends PolicyLossInputs {
   /** log-prob of the token under the policy being trained, natural log. */
   logProbs: Float32Array;
-  /** Nats. */
+  /** Entropy of the policy at the entry, in nats. */
   entropy: Float32Array;
   /** [S + 1] entries of sample s are seqStart[s] .. seqStart[s + 1]. */
   seqStart: Uint32Array;

@@ -53,7 +53,7 @@ export class GroupsInFlight {
     const groups = saved.map((group, i) => startGroup(this.#source, { ...group, problem: restored[i] }, line));
     this.add(groups).forEach(onStart);
     await line.opened(this.#toolMs);
-    await nextTask(); // groups whose samples had all ended are complete again
+    await nextTask(); // groups whose samples had all ended become complete again in this task
   }
 
   /**

@@ -15,7 +15,7 @@ export interface Schedule {
   syncSteps: number;
   /** Maximum number of groups generated between two syncs, including those left over at the first sync. */
   maxGroups: number;
-  /** Largest age of a sample's oldest token, in syncs. */
+  /** Largest age of a sample's oldest token, in weight syncs. */
   maxAge: number;
   /** True if requests in flight at a sync continue under the new weights; false if they finish first. */
   partial: boolean;

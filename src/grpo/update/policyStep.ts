@@ -77,7 +77,7 @@ export class PolicyStep {
 
   /** Updates the policy, unless an input contains a number that is not finite. */
   async update(samples: Sample[], { tokens }: StepInputs, step: number, timer: StepTimer): Promise<PolicyUpdate> {
-    const updater = this.#updater; // `use` can replace it before the next step
+    const updater = this.#updater; // `use` can replace `#updater` before the next step
     const done: AccumulatedMiniBatch[] = [];
     const updated = this.#options.inspect ? { updated: () => updater.updatedTokens(samples, done) } : {};
     const wrong = wrongInputs(samples, tokens);

@@ -139,7 +139,7 @@ async function ggufPlace(model: string, store: FileStore, options: HubOptions): 
   if (repository === undefined) return undefined;
   const { url, folder, files = new Map<string, Expected>() } = await repositoryPlace(repository, store, options);
   const all = [...files.keys()].filter((name) => GGUF_FILE.test(name));
-  const ofType = new RegExp(`[-._]${type}\\.gguf$`, 'i'); // BF16 is not F16
+  const ofType = new RegExp(`[-._]${type}\\.gguf$`, 'i'); // the separator keeps F16 from matching BF16
   const [name, another] = all.filter((name) => (file === undefined ? ofType.test(name) : name === file));
   if (name !== undefined && another === undefined)
     return { name, url: `${url}/${name}`, path: `${folder}/${name}`, expected: files.get(name)! };

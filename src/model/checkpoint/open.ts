@@ -94,7 +94,7 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
  * ones.
  */
 async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
-  const { readGguf } = await import('./gguf/model.ts'); // few models are
+  const { readGguf } = await import('./gguf/model.ts'); // few models are GGUF files
   const { config, tensors, tokenizer } = await readGguf(files, name);
   checkShapes(config, tensors, name);
   const formats = [...tensors].flatMap(([key, { packed }]) => (packed ? [[key, packed.format] as const] : []));

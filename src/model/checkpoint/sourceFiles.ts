@@ -29,7 +29,7 @@ export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
 /** A tensor of a checkpoint whose values are read in parts. */
 export interface StoredTensor {
   shape: number[];
-  /** File that contains it. */
+  /** File that contains the tensor. */
   file: string;
   /** Reads elements first..first + count, which are complete rows, as float32. Throws InputError. */
   read(first: number, count: number): Promise<Float32Array>;

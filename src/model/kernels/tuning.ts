@@ -134,7 +134,7 @@ export function identityOf({ adapter }: Gpu): string {
       .map((tile) => matmulKernel(tile).code)
       .join(),
   );
-  const program = globalThis.navigator.userAgent ?? 'Node'; // Dawn's navigator has none
+  const program = globalThis.navigator.userAgent ?? 'Node'; // in Dawn `navigator` has no userAgent
   const subgroups = `subgroups of ${subgroupSize} to ${subgroupMaxSize}`;
   return [vendor, architecture, description, subgroups, features.toSorted().join(' '), program, `kernels ${code}`].join(
     '; ',

@@ -9,7 +9,7 @@ import { checkPattern } from './pattern.ts';
 
 type Json = Record<string, unknown>;
 
-/** Larger than any vocabulary. */
+/** Maximum token id, larger than any vocabulary. */
 const MAX_ID = 2 ** 22;
 /** Maximum number of steps of a normalizer, pre-tokenizer or decoder, and maximum depth of nested steps. */
 const MAX_STEPS = 100;

@@ -89,7 +89,7 @@ function knownSplit(own: Json): object {
   const pattern = typeof regex === 'string' ? withRustSpace(regex) : escaped(String(text));
   const [behavior, isInverted] = [own['behavior'] ?? 'Isolated', own['invert'] === true];
   if (behavior === 'Removed') return { ...split(pattern), behavior, invert: isInverted };
-  if (behavior === 'Isolated') return split(pattern); // inverted too: the same pieces
+  if (behavior === 'Isolated') return split(pattern); // an inverted split results in the same pieces
   if (!isInverted && (typeof regex !== 'string' || ONE.test(pattern))) return splitBy(pattern, behavior);
   throw new InputError(
     `tokenizer.json: "pre_tokenizer" splits by ${JSON.stringify(regex ?? text).slice(0, 80)} with behavior ${JSON.stringify(behavior)}` +

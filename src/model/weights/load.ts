@@ -24,7 +24,7 @@ export async function loadModel(
   weights: Weights,
   options: Omit<ModelOptions, 'packing'> = {},
 ): Promise<LlamaModel> {
-  const stored = weights instanceof Map ? undefined : options.stored; // values in memory are as their file has them no more
+  const stored = weights instanceof Map ? undefined : options.stored; // values in host memory are float32, not in the packed format of their file
   const used = new Set<string | undefined>([options.form, ...Object.values(stored ?? {})]);
   const formats = PACKED_FORMATS.filter((known) => used.has(known));
   const packing = formats.length > 0 ? await loadPacking(config) : undefined;

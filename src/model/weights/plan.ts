@@ -26,7 +26,7 @@ export interface TensorPart {
 /** One contiguous tensor of the arena; several Hugging Face tensors can be parts of it. */
 export interface Block {
   label: string;
-  /** Elements. */
+  /** Number of elements in the block. */
   size: number;
   /** Number of columns of the block. */
   width: number;
@@ -35,7 +35,7 @@ export interface Block {
   /** Byte offset in that buffer, a multiple of 256. */
   offset: number;
   parts: TensorPart[];
-  /** Undefined = float32. */
+  /** Storage format of the block; undefined = float32. */
   format?: Kept | undefined;
   /** True if the block keeps the packed format of its file. A matrix of a layer is then stored as [out, in]. */
   isStored?: boolean;

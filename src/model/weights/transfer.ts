@@ -161,7 +161,7 @@ class BlockWriter {
 
   /** Writes values as 16-bit floats from element `at` of a block on, in pieces that fit into the scratch buffer. */
   #castIn(block: Block, data: Float32Array, at: number): void {
-    this.close(); // this needs the full scratch buffer
+    this.close(); // the conversion needs the full scratch buffer
     const { gpu, scratch } = this.#arena;
     const y = this.#arena.view(block.label);
     for (let i = 0; i < data.length; i += scratch.bytes / 4) {

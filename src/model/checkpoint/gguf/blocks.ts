@@ -153,7 +153,7 @@ const signed = (byte: number): number => (byte << 24) >> 24;
 const word = (bytes: Uint8Array, at: number): number =>
   bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
 
-/** Float32 of every float16. */
+/** Table of the float32 value of every float16. */
 let halves: Float32Array | undefined;
 
 function half(bytes: Uint8Array, at: number): number {
