@@ -348,7 +348,7 @@ test('rollout correction: unknown keys are refused, and thresholds are parsed be
 });
 
 test('settings that would do nothing, or contradict each other, are refused', () => {
-  expect(sentence(() => parse(MINIMAL, 'trainer.refUpdateFreq=5'))).toContain('no KL term uses one');
+  expect(sentence(() => parse(MINIMAL, 'trainer.refUpdateFreq=5'))).toContain('no KL term uses a reference');
   expect(sentence(() => parse(MINIMAL, 'algorithm.gdpoRewardWeights=[1, 2]'))).toContain(
     '2 weights for 0 gdpoRewardKeys',
   );

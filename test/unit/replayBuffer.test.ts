@@ -135,5 +135,5 @@ test('replay refuses settings that learn from groups without a signal, or that s
   for (const name of ['dapo', 'rae'])
     expect(() =>
       resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { name, replayBufferSize: 8 } }),
-    ).toThrow('algorithm.replayBufferSize is 8, which goes together neither with algorithm.filterGroups');
+    ).toThrow('algorithm.replayBufferSize is 8, which cannot be combined with algorithm.filterGroups');
 });
