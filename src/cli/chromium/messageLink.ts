@@ -83,7 +83,7 @@ export class MessageLink {
       if (isRelease(data)) this.#ports.delete(id);
     });
     port.start();
-    // In Node an open port keeps the process alive.
+    // `unref`, because an open port would keep a Node process alive.
     (port as MessagePort & { unref?(): void }).unref?.();
   }
 }

@@ -38,7 +38,7 @@ export interface TrainedRun {
   summary: RunSummary;
   /** Run folder: config, metrics, samples, checkpoints, report.html. */
   folder: string;
-  /** Best checkpoint; undefined if the config does not ask for it. */
+  /** Best checkpoint by trainer.metricForBestModel; undefined if the config does not set it. */
   best: BestCheckpoint | undefined;
   /** Lines that the command line would print. */
   log: string[];

@@ -35,7 +35,7 @@ export type Routes = (parts: string[]) => Actions | undefined;
 
 export interface ListenOptions {
   host: string;
-  /** 0 = any free port. */
+  /** Port to listen on; 0 = any free port. */
   port: number;
   token?: string | undefined;
   /** Origins of web pages that are allowed to send requests. */

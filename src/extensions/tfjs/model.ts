@@ -17,9 +17,9 @@ const ATTENTION_ROWS = 128;
 export interface TfjsPass {
   tf: Tf;
   config: ModelConfig;
-  /** by block label */ weights: Map<string, Tensor>;
-  /** [P, D] cos | sin */ ropeTable: Tensor;
-  /** Maximum number of bytes of logits at a time. */ logitsBytes: number;
+  /** Weights, by the label of their block. */ weights: Map<string, Tensor>;
+  /** Cosines, then sines, for every position: [P, D]. */ ropeTable: Tensor;
+  /** Maximum number of bytes of logits that are stored at a time. */ logitsBytes: number;
 }
 
 /**
@@ -36,7 +36,7 @@ export function tfjsForward(pass: TfjsPass, batch: PackedBatch, temperature: num
 }
 
 interface Rope {
-  /** [N, 1, D / 2] */ cos: Tensor;
+  /** Cosines of the rows of the batch: [N, 1, D / 2]. */ cos: Tensor;
   sin: Tensor;
 }
 
@@ -45,7 +45,7 @@ interface Chunk {
   end: number;
 }
 
-type MaskedChunk = Chunk & { /** [1, n, n]: 0 where visible, very negative elsewhere */ mask: Tensor };
+type MaskedChunk = Chunk & { /** Attention mask [1, n, n]: 0 where a row attends, -1e9 elsewhere. */ mask: Tensor };
 
 function layer(pass: TfjsPass, l: number, x: Tensor, rope: Rope, chunks: MaskedChunk[]): Tensor {
   const { tf, weights } = pass;

@@ -161,7 +161,7 @@ export interface ChatCompletion extends Head {
 export interface ChunkDelta {
   /** Only in the first chunk. */
   role?: 'assistant';
-  /** The next piece of text. */
+  /** Text that this chunk adds to the reply. */
   content?: string | null;
   /** Complete tool calls, which are sent at the end of the reply. */
   tool_calls?: (ToolCallShape & { index: number })[];

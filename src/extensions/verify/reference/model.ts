@@ -23,28 +23,28 @@ interface LayerCache {
   normed1: { y: F64; rstd: F64 };
   /** q before its norm [N, H * D] */ qRaw: F64;
   /** k before its norm [N, K * D] */ kRaw: F64;
-  /** empty without q/k norm */ qRstd: F64;
+  /** reciprocal root mean square of q by head; empty without q/k norm */ qRstd: F64;
   kRstd: F64;
-  /** as attention reads them */ q: F64;
+  /** q after its norm and RoPE */ q: F64;
   k: F64;
   v: F64;
   att: { out: F64; lse: F64 };
   /** residual stream after attention [N, C] */ mid: F64;
   normed2: { y: F64; rstd: F64 };
-  /** [N, F] */ gate: F64;
+  /** gate projection [N, F] */ gate: F64;
   up: F64;
   act: F64;
 }
 
 interface ReferenceForward {
-  /** [E] natural log */ logProbs: F64;
-  /** [E] nats */ entropy: F64;
-  /** for referenceBackward */
+  /** natural log-probs [E] */ logProbs: F64;
+  /** entropies in nats [E] */ entropy: F64;
+  /** tensors that referenceBackward reads */
   cache: {
     layers: LayerCache[];
     /** residual stream after the last layer [N, C] */ x: F64;
     final: { y: F64; rstd: F64 };
-    /** [R, C] */ headX: F64;
+    /** input of the head [R, C] */ headX: F64;
     lse: F64;
     rowEntropy: F64;
   };
