@@ -88,7 +88,7 @@ export class MessageLink {
   }
 }
 
-/** True for the message by which comlink releases a port. No other follows on that port. */
+/** True for the message by which comlink releases a port. It is the last message on that port. */
 const isRelease = (data: unknown): boolean => (data as { type?: unknown } | null)?.type === 'RELEASE';
 
 const TYPED_ARRAYS = {

@@ -6,7 +6,7 @@ import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 
-/** A name that can be used in the name of a metric. */
+/** Schema of a task's name, which becomes part of the names of metrics. */
 const name = v.pipe(v.string(), v.regex(/^[\w.-]{1,64}$/));
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(1));
 const methods = v.array(v.string());
