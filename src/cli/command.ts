@@ -8,7 +8,7 @@ export interface Command {
   /** Example command lines for `webgrpo <command> --help`, without "webgrpo". */
   usage: string[];
   flags: Record<string, FlagSpec>;
-  /** Printed below the usage. */
+  /** Text that --help prints below the usage. */
   details?: () => string;
   /**
    * Runs the command. Resolves to an exit code other than 0 if a failure was already reported: 1 = failed, STOPPED_EXIT_CODE = stopped by a

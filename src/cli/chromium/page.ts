@@ -7,7 +7,7 @@ import { MessageLink } from './messageLink.ts';
 /** Properties of the page's adapter that Node needs before the engine exists. */
 export type PageAdapter = { problem: string } | { maxArenaBytes: number; hasHalves: boolean };
 
-/** Called by Node. */
+/** Returns the properties of the adapter. Node calls this function in the page. */
 async function adapter(): Promise<PageAdapter> {
   try {
     return { maxArenaBytes: bindingBytes((await requestAdapter()).limits), hasHalves: await offersHalves() };

@@ -27,7 +27,7 @@ export interface RoomServer {
 
 /** A NATS server that this process has started. */
 export interface OwnServer extends RoomServer, NatsServer {
-  /** Address for browsers. */
+  /** WebSocket address of the server, for browsers. */
   webSocket: string;
   trusted: TlsSettings | undefined;
 }

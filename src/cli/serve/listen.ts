@@ -48,7 +48,7 @@ export interface ListenOptions {
 }
 
 export interface Listening {
-  /** http://host:port */
+  /** Address of the server, as http://host:port. */
   url: string;
   /** Waits for unfinished answers, then closes all connections. Resolves when all are closed. */
   close(): Promise<void>;

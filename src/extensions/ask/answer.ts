@@ -11,7 +11,7 @@ import { generateOptions, GREEDY } from '../../grpo/generate/options.ts';
 
 /** Options of `answer`. */
 export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens' | 'onMessage'> {
-  /** Sampling, turns and limits. */
+  /** Config of sampling, turns and limits of tokens. */
   config: TrainConfig;
   /** Task of the problem. Its tools are executed; its reward is not computed. */
   task: Task;

@@ -36,7 +36,7 @@ export async function firstGroup(
   }
 }
 
-/** Seconds of a step. */
+/** Measured seconds of a step. */
 interface TimedStep {
   generationS: number;
   updateS: number;

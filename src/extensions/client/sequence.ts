@@ -69,7 +69,7 @@ export class Sequence extends TokenLog {
     return new Sequence(ids.slice(0, maxPromptLength), ids.subarray(maxPromptLength), toolsKey);
   }
 
-  /** Restores what `save` returned. */
+  /** Creates a sequence from the result of `save`. */
   static restore({ promptIds, toolsKey, drawn, ...saved }: SavedSequence & { number: number }): Sequence {
     const sequence = new Sequence(promptIds, [], toolsKey);
     sequence.number = saved.number;

@@ -20,7 +20,7 @@ export type Loss = string | PolicyLoss | CustomLoss;
 
 export interface LossSettings {
   config: TrainConfig;
-  /** Replaces the config's loss. */
+  /** Loss to use instead of the config's; undefined = the config's. */
   loss: PolicyLoss | CustomLoss | undefined;
   /** Which values rows must have, because the loss reads them. */
   reads: { advantages: boolean; logProbs: boolean; refLogProbs: boolean };

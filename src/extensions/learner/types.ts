@@ -56,7 +56,7 @@ export interface SampleOptions extends Pick<
 
 /** A sequence of T tokens. Its arrays can be typed arrays or plain ones. */
 export interface Row {
-  /** [T] prompt and response. */
+  /** [T] token ids of prompt and response. */
   tokens: ArrayLike<number>;
   /** [T] 1 = the token is trained or scored, 0 = it is not. Must be 0 at the first token, which no earlier token predicts. */
   mask: ArrayLike<number>;
@@ -103,7 +103,7 @@ export interface SampledRow extends Row {
 
 /** Values per token, as [rows][T]; 0 where the mask is 0. */
 export interface TokenValues {
-  /** Natural log-probs. */
+  /** Natural log-prob of each token. */
   logProbs: Float32Array[];
   /** Entropy, in nats, of the distribution over the full vocabulary at each token. */
   entropies: Float32Array[];
@@ -142,7 +142,7 @@ export interface ForwardBackwardResult extends TokenValues {
 export interface OptimStepOptions {
   /** Learning rate of this step. Default: the config's, with its schedule. */
   lr?: number | undefined;
-  /** AdamW's decay rates. */
+  /** Decay rates of the two moments of AdamW. */
   betas?: [number, number] | undefined;
   /** Epsilon of AdamW, added to the square root of the second moment. */
   eps?: number | undefined;

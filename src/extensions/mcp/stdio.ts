@@ -29,7 +29,7 @@ export class ProcessTransport implements Transport {
   readonly #command: McpCommand;
   #child: Child | undefined;
   #exited: Promise<void> | undefined;
-  /** An incomplete line. */
+  /** Output of the process after its last line break: an incomplete line. */
   #rest = '';
 
   constructor(command: McpCommand) {

@@ -17,13 +17,13 @@ export type McpServer = URL | McpCommand;
 
 /** Counters, summed over all connections to a server. */
 export interface McpStats {
-  /** Calls that were sent. */
+  /** Number of tool calls. */
   calls: number;
   /** Number of calls that failed or whose text starts with "Error". */
   errors: number;
-  /** Connections that were opened. */
+  /** Number of connections that were opened. */
   connections: number;
-  /** Connections that were lost. */
+  /** Number of connections that were lost. */
   lost: number;
   /** Number of connections that were opened again after a loss. */
   reconnects: number;
@@ -31,7 +31,7 @@ export interface McpStats {
   refusedRequests: number;
   /** Number of `tools/list_changed` notifications. The tools of a run do not change. */
   listChanged: number;
-  /** Progress notifications. */
+  /** Number of progress notifications from the server. */
   progress: number;
   /** Number of messages that could not be parsed, or that answer no request. */
   badMessages: number;

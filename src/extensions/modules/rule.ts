@@ -36,15 +36,15 @@ export class RuleError extends UserCodeError {
 
 /** Argument of a reward rule: a finished sample. */
 export interface RuleTry {
-  /** The right answer. */
+  /** The right answer to the problem. */
   answer: string;
   /** All text that the model wrote. */
   text: string;
   /** Messages after the prompt, including tool outputs. */
   messages: { role: string; content: string }[];
-  /** Calls that were run. */
+  /** Number of tool calls that were executed. */
   toolCalls: number;
-  /** Tokens after the prompt. */
+  /** Number of tokens after the prompt. */
   tokens: number;
   /** True if the task's own reward counts the sample as right. */
   correct: boolean;
@@ -77,7 +77,7 @@ interface Outputs {
   reward: number[];
   loss: RuleLosses;
   tool: unknown;
-  /** Result of each call. */
+  /** Result of each call of the function. */
   functions: unknown[];
 }
 

@@ -6,9 +6,9 @@ import { isLoopback } from '../../model/checkpoint/loopback.ts';
 
 /** Limits on the source of a module, larger than any task needs. */
 export interface SourceLimits {
-  /** Bytes of one file. */
+  /** Maximum number of bytes of one file. */
   fileBytes: number;
-  /** Bytes of all files. */
+  /** Maximum number of bytes of all files together. */
   bytes: number;
   files: number;
   /** Time limit in milliseconds for the response of one file, including its body. */

@@ -26,7 +26,7 @@ export async function keepStep(
   if (typeof keepRollouts === 'number') await forget(folder, (kept) => kept <= step - keepRollouts);
 }
 
-/** Deletes kept steps. */
+/** Deletes the stored steps for whose numbers `which` returns true. */
 export async function forget(folder: RunFolder, which: (step: number) => boolean): Promise<void> {
   for (const step of (await keptSteps(folder)).filter(which)) await folder.files.remove(fileOf(folder, step));
 }

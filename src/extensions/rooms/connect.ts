@@ -126,7 +126,7 @@ function isPassing(error: unknown): boolean {
 
 /** True if a NATS consumer does not exist (it may be missing only until the controller has recreated it). */
 export const isMissing = (error: unknown): boolean => (error as { code?: number }).code === CONSUMER_NOT_FOUND;
-/** NATS's error code. */
+/** Error code of NATS for a consumer that does not exist. */
 const CONSUMER_NOT_FOUND = 10_014;
 
 /**

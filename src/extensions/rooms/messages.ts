@@ -42,7 +42,7 @@ export type Weights = v.InferOutput<typeof WEIGHTS>;
 const PROMPT = v.object({
   uid: text(200),
   ticket: text(200),
-  /** Number of samples. */
+  /** Number of samples to generate. */
   n: v.pipe(whole, v.minValue(1)),
   number: whole,
   index: v.exactOptional(whole),
@@ -66,7 +66,7 @@ const NOTICE = v.object({
 });
 export type Notice = v.InferOutput<typeof NOTICE>;
 
-/** Progress of a worker. */
+/** Status that a worker reports every two seconds. */
 const STATUS = v.object({
   name: line(64),
   adapter: line(200),

@@ -26,7 +26,7 @@ export const STATE = {
   server: 'server',
 } as const;
 
-/** Requests to join. */
+/** Subject of requests to join. */
 export const JOIN = 'webgrpo.join';
 /** Subject of a worker's requests for a group. The controller answers only requests with the worker's signature. */
 export const takeSubject = (worker: string): string => `webgrpo.take.${worker}`;

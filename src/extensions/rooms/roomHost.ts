@@ -54,7 +54,7 @@ const LEFT = -Infinity;
 export interface WorkerCounts {
   name: string;
   adapter: string;
-  /** Samples accepted for training. */
+  /** Number of samples that were accepted for training. */
   accepted: number;
   /** Number of samples that failed the verification, by reason. */
   rejected: Record<string, number>;

@@ -83,7 +83,7 @@ export const signatureOf = (bytes: Uint8Array): string => hex(bytes.subarray(-SI
 export const signedBy = async (worker: string, bytes: Uint8Array): Promise<Uint8Array> =>
   checked(worker, bytes, await sha256(bytes.subarray(0, -SIGNATURE_BYTES)));
 
-/** Like signedBy, for `Signer.text`. */
+/** Like signedBy, for data that `Signer.text` has signed. */
 export const textSignedBy = (worker: string, bytes: Uint8Array): Promise<Uint8Array> =>
   checked(worker, bytes, bytes.subarray(0, -SIGNATURE_BYTES));
 

@@ -15,7 +15,7 @@ export interface Room {
   verifies: boolean;
 }
 
-/** Samples of one prompt. */
+/** A group: the samples of one prompt. */
 export interface Group {
   samples: readonly SampleWork[];
   /** Seconds to train on the group's samples with one device. */

@@ -19,7 +19,7 @@ export interface Setup {
   /** Number of sequences that a device decodes at the same time. */
   maxNumSeqs: number;
   steps: number;
-  /** Mini-batches of an update. */
+  /** Number of mini-batches per training step. */
   miniBatches: number;
   /** The room whose workers are the devices that generate; undefined = no room. */
   room?: Room;

@@ -1,9 +1,9 @@
 /**
- * Runs tfjs-webgpu on our GPUDevice. The library is loaded on first use. tfjs has one global engine, so only one device per process can use
- * it at a time.
+ * Runs the WebGPU backend of tfjs on our GPUDevice. The library is loaded when it is first needed. tfjs has one global engine, so only one
+ * device per process can use it at a time.
  *
- * tfjs and `Gpu` record into separate encoders, so order between them exists only at a submit. Flush ours before tfjs uses a shared buffer,
- * and `submit` tfjs's before we use it.
+ * tfjs and `Gpu` record GPU commands into separate encoders, so commands of one run before those of the other only after a submit. Flush
+ * `Gpu` before tfjs uses a shared buffer, and call `submit` before `Gpu` uses a buffer of tfjs.
  */
 
 import type * as Tfjs from '@tensorflow/tfjs';

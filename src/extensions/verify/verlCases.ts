@@ -1,7 +1,7 @@
 /**
  * Checks our losses, KL terms and advantages against stored cases computed by verl (`webgrpo verify losses FILE`).
  *
- * A case holds inputs [B, T] row-major and expected numbers:
+ * A case has arrays of B * T numbers (row-major) as inputs, and the numbers that verl computed from them (after the arrow):
  *   policy_loss  mode, config, agg, B, T, old, new, adv, mask, is_weights | null -> loss, dlogp, metrics
  *   kl           mode, B, T, logp, ref, mask -> value (every position), dlogp of the masked token-mean
  *   advantage    mode, config, groups, rewards (on the first token of each row), mask, N, T -> advantages

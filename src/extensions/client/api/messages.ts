@@ -9,7 +9,7 @@ import type { Tool } from '../../../tasks/tool.ts';
 export interface CalledTool {
   id: string;
   name: string;
-  /** JSON text. */
+  /** Arguments of the call, as JSON text. */
   arguments: string;
 }
 

@@ -26,7 +26,7 @@ export interface ReadReply {
   unreadable: number;
 }
 
-/** One answered call. */
+/** One reply of the model to a request. */
 export interface Answer {
   generation: Generation;
   reply: ReadReply;
@@ -70,7 +70,7 @@ export function readReply(
 const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason']): Uint32Array =>
   stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
 
-/** 24 hexadecimal digits. */
+/** Returns a random id of 24 hexadecimal digits. */
 export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
 
 /** Converts a parsed tool call to the form of OpenAI's API. */

@@ -106,7 +106,7 @@ export interface TokenLogprob {
 
 /** Log-probs of a reply. */
 export interface Logprobs {
-  /** One entry per token. */
+  /** One entry per token of the reply. */
   content: (TokenLogprob & { top_logprobs: TokenLogprob[] })[];
   /** Always null: refusals are not supported. */
   refusal: null;
@@ -121,22 +121,22 @@ export interface Usage {
   prompt_tokens: number;
   /** Number of tokens of all replies, including their end tokens. */
   completion_tokens: number;
-  /** Sum of both. */
+  /** Sum of prompt_tokens and completion_tokens. */
   total_tokens: number;
 }
 
 interface Head {
   /** Id of the completion, which contains the id of the trajectory. A request to /v1/rewards can use it to name the trajectory. */
   id: string;
-  /** Unix seconds. */
+  /** Time of creation, in Unix seconds. */
   created: number;
-  /** The run's name. */
+  /** Name of the run, which is the model's name. */
   model: string;
   /** Names the training step whose weights were the newest when the completion was created. */
   system_fingerprint: string;
 }
 
-/** A complete answer. */
+/** A complete chat completion. */
 export interface ChatCompletion extends Head {
   /** Type of this object: a complete completion, not a chunk. */
   object: 'chat.completion';
@@ -148,7 +148,7 @@ export interface ChatCompletion extends Head {
     finish_reason: FinishReason;
     /** vLLM's: the stop string that ended the reply; undefined if another reason ended it. */
     stop_reason?: string;
-    /** vLLM's; only with `return_token_ids`. */
+    /** vLLM's: ids of the reply's tokens. Only if the request sets `return_token_ids`. */
     token_ids?: number[];
   }[];
   /** Token counts of the request. */
@@ -171,7 +171,7 @@ export interface ChunkDelta {
 export interface ChatCompletionChunk extends Head {
   /** Type of this object: a chunk, not a complete completion. */
   object: 'chat.completion.chunk';
-  /** Always exactly one. */
+  /** Always exactly one choice. */
   choices: {
     index: number;
     delta: ChunkDelta;

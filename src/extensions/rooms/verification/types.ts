@@ -83,7 +83,7 @@ export type Verdict =
  * measurements.
  */
 export interface Tolerance {
-  /** Nats between two log-probs. */
+  /** Largest difference between a claimed and the computed log-prob, in nats. */
   logProb: number;
   /** Largest distance between a random number and the interval that selects its token, in probability mass. */
   draw: number;
