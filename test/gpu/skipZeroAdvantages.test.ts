@@ -237,7 +237,7 @@ describe('updates that use all samples', () => {
     'rae',
   ];
   /** Without those that updater.test.ts registers in this process. */
-  const SHIPPED = Object.keys(RECIPES).filter((name) => name !== 'turn_loo' && !name.startsWith('mine'));
+  const SHIPPED = Object.keys(RECIPES).filter((name) => name !== 'turn_loo');
 
   test.each(SHIPPED)('recipe %s', async (name) => {
     const actor = { klLossCoef: 0, useKlLoss: false, entropyCoeff: 0 };
