@@ -8,12 +8,12 @@ import { InputError } from '../errors.ts';
 
 const SCHEMAS = { train: TRAIN_SCHEMA, sft: SFT_SCHEMA };
 
-/** A key, and the command whose YAML has it. */
+/** A config key, and the command whose YAML has this key. */
 interface CommandKey extends DocumentedKey {
   command: string;
 }
 
-/** Returns the keys of all configs, of one command's, or of the named part. Throws InputError for a part without keys. */
+/** Returns the keys of all configs, of one command's config, or below one section of it. Throws InputError for a section without keys. */
 export function configText(part?: string): { text: string; keys: CommandKey[] } {
   const all = Object.entries(SCHEMAS).flatMap(([command, schema]) =>
     keyDocs(schema).map((key): CommandKey => ({ command, ...key })),
@@ -77,12 +77,12 @@ function showDefault(key: DocumentedKey): string {
   return key.default === undefined ? '' : JSON.stringify(key.default);
 }
 
-/** Formats a name as code; an empty cell for undefined. */
+/** Formats a name as Markdown code; '' for undefined. */
 const named = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
 
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);
 
-/** Returns docs/reference/from-trl-verl.md: our keys next to their names in verl and TRL. */
+/** Returns docs/reference/from-trl-verl.md: a table of our keys and their names in verl and TRL. */
 export function peersMarkdown(): string {
   const known = new Set(keyDocs(TRAIN_SCHEMA).map(({ path }) => path));
   const rows = PEER_NAMES.filter(({ key }) => known.has(key)).map(
@@ -91,7 +91,7 @@ export function peersMarkdown(): string {
   return [
     '# From TRL, from verl',
     '',
-    'For users of TRL or verl who know the name of a setting there. Here you can look up its name here, and what differs.',
+    'For users of TRL or verl who know the name of a setting there. Here you can look up the name of the same setting in webgrpo, and what differs.',
     '',
     'Printed by `npm run -s webgrpo -- config --peers` from the names in the schema (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. `webgrpo export` writes',
     'by these names, and hints at unknown keys read them. An empty cell means that the other trainer has no such setting. What each key does, and its',

@@ -187,7 +187,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
         await until(() => room.said.includes('leaves generates on'), room, leaving);
         leaving.child.kill('SIGINT');
         expect(await leaving.ended, leaving.said).toBe(3);
-        expect(leaving.said).toContain('Leaving the room. Its groups go to other workers.');
+        expect(leaving.said).toContain('Leaving the room. Unfinished groups go to other workers.');
         const worker = join_('stays');
         await expectDone(room);
         await expectDone(worker);

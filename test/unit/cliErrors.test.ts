@@ -119,7 +119,8 @@ test('a truncated checkpoint', async () => {
 });
 
 test('a tokenizer with more tokens than the model has rows', async () => {
-  const sentence = /the tokenizer has 512 tokens but the model 53 rows\. Use the files of one model\.$/;
+  const sentence =
+    /the tokenizer has 512 tokens, but the embedding of the model has 53 rows\. Use the files of one model\.$/;
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 

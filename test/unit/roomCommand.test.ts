@@ -74,7 +74,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const left = await leaving.done;
       expect([left.status, left.said]).toEqual([
         3,
-        expect.arrayContaining(['Leaving the room. Its groups go to other workers.']),
+        expect.arrayContaining(['Leaving the room. Unfinished groups go to other workers.']),
       ]);
       const worker = joining('stays');
       expect((await room.done).status, room.stderr).toBe(0);
@@ -117,7 +117,7 @@ describe.runIf(hasNatsServer())('a room', () => {
     expect(room.stderr).toContain('The NATS server of the room does not answer: stopping without it.');
     expect(room.stderr).toMatch(/Stopped and saved\. To resume: .* room .*trainer\.resumeMode=auto/);
     expect(checkpointsOf('gone')).toEqual([`step-${metricsOf('gone').length}`]);
-    expect(worker.stderr).toContain('Leaving the room. Its groups go to other workers.');
+    expect(worker.stderr).toContain('Leaving the room. Unfinished groups go to other workers.');
     expect(room.stderr + worker.stderr).not.toContain('bug in webgrpo');
   });
 
