@@ -62,7 +62,7 @@ const policy: TrainLoss = {
 };
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Generates two tokens, with everything that needs additional buffers if requested. */
+/** Generates two tokens, if requested with every setting that needs additional buffers. */
 const generate = (engine: RolloutEngine, { adjustedDraws }: Pick<DeviceSpec, 'adjustedDraws'> = {}) =>
   engine.generate({
     requestId: 'a',
@@ -200,7 +200,7 @@ test('a suggested change saves what the message says', () => {
 test('the plan has a line for penalties if they are configured', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
-  // Per slot: a row of changed logits, and a row of counts.
+  // Bytes of a row of adjusted logits and a row of counts for each slot.
   const rows = 2 * spec.rollout!.maxNumSeqs * config.vocabSize * 4;
   expect(line({ ...spec, adjustedDraws: true })).toBeGreaterThan(rows);
 });
