@@ -27,7 +27,7 @@ const groupOf = (score: number) => ({ score, step: 1, samples: [sample(0, score)
 
 const config = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { replayBufferSize: 3 } });
 
-/** Creates a source whose step s has the groups of rewards[s - 1]. */
+/** Creates a source of groups. In step s it returns groups with the rewards rewards[s - 1]. */
 function replaying(rewards: number[][][], buffer: ReplayBuffer): ReplayedGroups {
   const source = {
     generate: (step: number) =>
@@ -85,7 +85,7 @@ test('groups are sampled by score, none twice while there are enough', () => {
     expect(new Set(drawn).size).toBe(2);
     first.set(drawn[0], (first.get(drawn[0]) ?? 0) + 1);
   }
-  // torch.multinomial(scores / scores.sum()): 1/8, 2/8, 5/8; four standard errors are 0.03.
+  // torch.multinomial(scores / scores.sum()): probabilities 1/8, 2/8, 5/8. Four standard errors are 0.03.
   for (const [score, share] of [
     [1, 1 / 8],
     [2, 2 / 8],
