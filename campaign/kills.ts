@@ -62,7 +62,7 @@ async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) 
         if (signal === 'SIGKILL') done++;
         else if (code !== 0) failures.push(`${name}: ended with ${code} before the kill: ${said}`);
         writes += atWrite && signal === 'SIGKILL' ? 1 : 0;
-        if (code === 0) break; // the run had ended before
+        if (code === 0) break; // the run had ended before the kill
       }
       const wrong = await endsLike(whole, name);
       if (wrong !== undefined) failures.push(`${name}: ${wrong}`);

@@ -215,7 +215,7 @@ async function ownArguments(seed: number, count: number): Promise<CampaignRow> {
   for (const { sample, number, s } of forged) {
     const claim = { uid: '', number, step: STEP, s, version: VERSION };
     const replay = { config, task: spied, tokenizer };
-    await replaySample(replay, room.groupOf(number).problem, sample, claim).catch(() => undefined); // the output differs then
+    await replaySample(replay, room.groupOf(number).problem, sample, claim).catch(() => undefined); // rejects: the spied tool's output differs
   }
   const before = calls;
   calls = 0;

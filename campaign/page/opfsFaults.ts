@@ -62,7 +62,7 @@ async function script(files: FileSystem, progress: Progress): Promise<void> {
       ? (await RunFolder.create(files, RUN, config)).folder
       : await RunFolder.reopen(files, RUN, progress.step, config);
   const kept = await KeptCheckpoints.open(folder, { maxActorCkptToKeep: 2 });
-  await kept.prune(); // deletes what could not be deleted then
+  await kept.prune(); // deletes checkpoints whose deletion failed before the interruption
   for (let step = progress.step + 1; step <= STEPS; step++) {
     await folder.appendMetrics({ 'training/global_step': step });
     await writeCheckpoint(files, folder.checkpoint(step), contents(step, `step ${step}`));

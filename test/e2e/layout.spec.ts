@@ -235,7 +235,7 @@ for (const { width, height } of SIZES)
   });
 
 test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
-  skipUnlessFull(); // a browser of its own
+  skipUnlessFull(); // it starts a separate browser
   const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();

@@ -55,7 +55,7 @@ test('a broken download is shown and resumed, and not repeated later', async ({ 
   expect(asked).toEqual([`/cdn/${WEIGHTS}`, `/cdn/${WEIGHTS} bytes=${half}-`]);
 
   hub.log.length = 0;
-  hub.close(); // without the network
+  hub.close(); // the next load must need no network
   await start(page);
   await expectState(page, 'done');
   expect(bytesAsked()).toEqual([]);

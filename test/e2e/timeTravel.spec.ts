@@ -48,7 +48,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     await changeLog(page, 3);
     engine.upTo(0, 'turn');
     await page.reload();
-    await engine.held('turn'); // of the session that is opened ahead and used below
+    await engine.held('turn'); // a turn of the session that is opened ahead of Start and used below
     await expect(slider).toBeVisible();
     await slider.fill('2');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');

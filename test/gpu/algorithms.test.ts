@@ -258,8 +258,8 @@ test('replay trains off policy if the step has no signal, and resumes from a che
   expect(Math.abs(moved / without.moved - 1)).toBeGreaterThan(0.01); // the remaining steps are by Adam's moments alone
   expect(second.metrics['training/replayed_groups']).toBe(2);
   expect(second.metrics['training/replay_age']).toBe(1);
-  expect(second.metrics['actor/ppo_kl']).not.toBe(0); // the first update's samples, under the policy after it
-  expect(second.metrics['critic/score/max']).toBe(1); // of the step's own samples, not of the replayed ones
+  expect(second.metrics['actor/ppo_kl']).not.toBe(0); // samples of the first update, under the policy after that update
+  expect(second.metrics['critic/score/max']).toBe(1); // computed from the step's own samples, not from the replayed ones
   const drawnFirst = new Map(first.samples.map(({ trajectory }) => [trajectory.responseIds.join(), trajectory]));
   for (const { trajectory } of second.samples)
     expect(trajectory.logProbs).toEqual(drawnFirst.get(trajectory.responseIds.join())!.logProbs);

@@ -80,7 +80,7 @@ test.runIf(isFull)(
     const losses: Loss[] = [
       ['', 20], // while the engine is created
       ['step 1/4', 3], // during the export of the first checkpoint
-      ['step 2/4', 60, 3], // during the next step, which is notified late
+      ['step 2/4', 60, 3], // during the next step; the loss is reported late
       ['resumed from step 2', 1],
       ['step 3/4', 90],
     ];

@@ -147,9 +147,9 @@ test('packed weights: their largest matrix as float32 is planned if it decides t
   const line = (change: Partial<Sizes>, name: string) =>
     planMemory({ ...sizes, ...change }).find((item) => item.name === name)!.bytes;
   const table = 20_000 * 64 * 4;
-  expect(line({}, 'staging')).toBe(table); // nothing follows the load
-  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // more buffers follow, and the table is freed before
-  const odd = { ...tall, intermediateSize: 190 }; // no product reads it packed
+  expect(line({}, 'staging')).toBe(table); // nothing is allocated after the load
+  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // the table is freed before more buffers are allocated
+  const odd = { ...tall, intermediateSize: 190 }; // a size with which products do not read packed weights
   expect(line({ config: odd }, 'weights') - line({}, 'weights')).toBeGreaterThan(table / 2);
 });
 

@@ -159,7 +159,7 @@ describe('packed by the file that they are from', () => {
     const { source, stored, weights } = inBlocks(config, typeOf);
     const packed = await run(gpu, config, source, undefined, stored);
     const bytes = gpu.counters.bytes;
-    const plain = await run(gpu, config, weights, undefined, stored); // which a map is not packed by
+    const plain = await run(gpu, config, weights, undefined, stored); // weights in memory are not packed
     expect(packed.base).toEqual(plain.base);
     expect(packed.base).toEqual(weights);
     expect(gpu.counters.bytes - bytes).toBeGreaterThan(bytes);

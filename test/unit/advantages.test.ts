@@ -114,7 +114,7 @@ describe('outcome estimators', () => {
     expect([...first.advantages, ...second.advantages]).toEqual(want);
     expect(second.baselines).toEqual(baselines);
     const known = rewards.map((r) => (Number.isNaN(r) ? 0 : r));
-    expect(rae(known, undefined).advantages[1]).toBeCloseTo(-1 - 0.05, 12); // one role, 0.95
+    expect(rae(known, undefined).advantages[1]).toBeCloseTo(-1 - 0.05, 12); // all samples have one role; decay 0.95
   });
 
   test('rewards and group ids must pair up', () => {

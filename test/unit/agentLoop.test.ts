@@ -112,7 +112,7 @@ test('many samples that start together yield the thread in between, and start in
   await Promise.all(ids.map((requestId) => run([], { engine, requestId })));
   expect(started.map(({ id }) => id)).toEqual(ids);
   const sizes = started.map((start) => started.filter((other) => other.turn === start.turn).length);
-  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // 15 ms, and the sample that detects it
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // the samples of 15 ms, and the one that notices that the time is over
 });
 
 describe('every limit has its stop reason', () => {

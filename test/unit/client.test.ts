@@ -142,7 +142,7 @@ describe('what a call continues', () => {
     const said = [...tokenizer.encode('Four.'), tokenizer.eosTokenIds[0]];
     const next = tokenizer.encodeContinuation([{ role: 'user', content: 'Sure?' }]);
     expect([...second.contextIds]).toEqual([...first.contextIds, ...said, ...next]);
-    expect(second.requestId).toBe(first.requestId); // its cache is reused
+    expect(second.requestId).toBe(first.requestId); // the second call reuses the cache of the first
     expect(rows).toHaveLength(1);
     const { mask, logProbs } = rows[0].trajectory;
     expect([...mask]).toEqual([...said.map(() => 1), ...[...next].map(() => 0), ...said.map(() => 1)]);

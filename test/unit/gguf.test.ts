@@ -248,7 +248,7 @@ describe.runIf(LLAMA_CPP !== undefined)('computed by llama.cpp', () => {
     const model = modelOf(config);
     const wanted = reference(model);
     for (const [type, tolerance] of [
-      ['F32', 0.01], // its cache contains float16
+      ['F32', 0.01], // llama.cpp's KV cache is float16
       ['F16', 0.015],
       ['Q8_0', 0.3],
     ] as const) {

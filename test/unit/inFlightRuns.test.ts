@@ -179,7 +179,7 @@ test('a run resumed from a checkpoint with samples in flight equals the undistur
   expect(inFlight(whole.checkpoints[3]).some(({ scored }) => scored !== undefined)).toBe(true);
   expect(whole.history.map((metrics) => metrics['training/carried_groups'])).toEqual(Array(5).fill(4));
 
-  useSlowClock(); // a slower machine repeats and resumes it
+  useSlowClock(); // the resumed runs must be equal on a slower machine
   for (const at of [0, 2, 3, 4]) {
     Object.assign(used, { ledger: 0, tally: 0, restored: 0 });
     const rest = await run(at > 0 ? readBack(whole.checkpoints[at - 1]) : undefined);

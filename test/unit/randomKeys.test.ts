@@ -356,7 +356,7 @@ describe('a client', () => {
     const run = running({ outlives: true }, { trainer: { saveFreq: 1 } });
     const { groups } = run.trainer;
     for (let i = 0; i < 2; i++) (await run.asked('0')).trajectory.reward(i);
-    await run.asked(); // under weights 0
+    await run.asked(); // an episode under weight version 0
     await groups.generate(1);
     groups.restore(undefined, { vocabSize: 0 }); // the step failed
     await run.asked('1');

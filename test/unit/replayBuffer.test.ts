@@ -60,7 +60,7 @@ test("a group's score is TRL's: the sum over its samples of |advantage| x std", 
     const known = group.filter((r) => !Number.isNaN(r));
     const mean = known.reduce((a, b) => a + b) / known.length;
     const std = Math.sqrt(known.reduce((sum, r) => sum + (r - mean) ** 2, 0) / (known.length - 1));
-    const advantages = known.map((r) => (r - mean) / (std + 1e-4)); // ours adds 1e-6
+    const advantages = known.map((r) => (r - mean) / (std + 1e-4)); // webgrpo adds 1e-6 instead
     expect(stored[g].score).toBeCloseTo(
       advantages.reduce((sum, a) => sum + Math.abs(a) * std, 0),
       3,

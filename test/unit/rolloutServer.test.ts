@@ -288,7 +288,7 @@ test('the latest running sample is preempted by an earlier one, and continues la
     steps += stats.decodeSteps;
     preemptions += stats.preemptions;
   }
-  expect(preemptions).toBe(1); // the early one, between its turns
+  expect(preemptions).toBe(1); // the early request, between its two turns
   const contextIds = Uint32Array.from([...early.contextIds, ...first.tokenIds]);
   await server.generate({ ...early, contextIds }).finally(() => order.push('early'));
   server.release(early.requestId);
@@ -305,7 +305,7 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
   await server.takeStats();
   const contextIds = Uint32Array.from([...prompts[1], ...first.tokenIds, 1]);
   await server.generate({ ...request(1, 0), contextIds });
-  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, which was never fed, and the tool's
+  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, which no pass had read, and the tool's token
   server.release('1.0');
   await other;
 });

@@ -322,7 +322,7 @@ describe.runIf(hasNatsServer())('a room', () => {
             if (kind === 'server') await room.crash();
             else if (kind === 'controller') await current.kill();
             else await [...live][Math.floor(Math.random() * live.size)]?.kill();
-            askAgain(); // requests of which the killed one knew
+            askAgain(); // the killed process takes pending requests with it
             if (isFull && i % 4 === 0) heaps.push(heap());
           }
         };
@@ -342,7 +342,7 @@ describe.runIf(hasNatsServer())('a room', () => {
         expect(most.stored).toBeLessThanOrEqual(maxSampleBytes);
         const { streams } = current.host.jsm;
         const asking = setInterval(askAgain, 1000); // a crash of the server just now has lost the workers' requests
-        await current.train(count + 2); // the next groups tell it that those of a killed one have ended
+        await current.train(count + 2); // the messages of new groups show that groups of a killed controller have ended
         await until(async () => (await streams.info(SAMPLES.stream)).state.messages).toBe(0);
         clearInterval(asking);
         isOver = true;

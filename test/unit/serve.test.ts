@@ -551,7 +551,7 @@ describe('several replies, forced calls and JSON', () => {
     };
     const [{ trajectory }] = trainer.groups.episodes[0].rows();
     expect([trajectory.logProbs[0], trajectory.logMass[0]]).toEqual(isSampler ? [-0.75, 0] : [-1, -0.25]);
-    expect(choices[0].logprobs.content[0].logprob).toBe(-1); // the client reads the policy's
+    expect(choices[0].logprobs.content[0].logprob).toBe(-1); // the client reads the policy's log-prob
   });
 });
 
@@ -594,7 +594,7 @@ describe('episodes belong to their client', () => {
       (await ask('/v1/chat/completions', chatBody, { ...init, body: chatBody })).json!;
     const { id } = await chat(by('dead'));
     await ask('/v1/rewards', { id, reward: 1 });
-    await chat(by('dead')); // open; group: one rewarded, one open
+    await chat(by('dead')); // an open episode: its group has one rewarded and one open episode
     for (const reward of [0, 1]) await ask('/v1/rewards', { id: (await chat(by('new'))).id, reward });
     expect([trainer.groups.complete, trainer.groups.size]).toEqual([1, 4]);
     rollout.waits = () => true;

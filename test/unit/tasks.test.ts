@@ -145,7 +145,7 @@ test('countdown with a curriculum starts at minNumbers, rises and falls with the
       ]);
   };
   expect(sizes(task)).toEqual(new Set([2]));
-  observe(task, 3, 1); // not of the current level
+  observe(task, 3, 1); // does not count: not of the current level
   observe(task, 2, 1, 15);
   expect(sizes(task)).toEqual(new Set([2]));
   observe(task, 2, 1, 1);
