@@ -50,7 +50,7 @@ async function run({ seed, full, say }: CampaignOptions): Promise<CampaignRow[]>
     const rounds = full ? 1000 : 1;
     for (let round = 0; round < rounds && performance.now() - started < FULL_MS; round++) {
       for (const [k, kind] of (Object.keys(KINDS) as FaultKind[]).entries()) {
-        // The short form tries each kind at two phases, the complete one at all.
+        // The short form tries each kind of fault in two phases of a step, the complete form in all phases.
         const reached = PHASES.filter((phase) => (operations.get(phase)?.[kind] ?? 0) > 0);
         const start = Math.floor(uniform() * reached.length);
         for (const phase of full ? reached : [reached[start], reached[(start + 2) % reached.length]]) {

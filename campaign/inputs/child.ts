@@ -1,4 +1,4 @@
-/** The process in which inputs are tested. Each input must work, or throw one of our error messages. */
+/** The process in which inputs are tested. Each input must work, or throw one of webgrpo's error messages. */
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';

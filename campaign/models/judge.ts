@@ -1,6 +1,6 @@
 /**
- * Runs in a separate thread: opens the models that it receives, and reports whether each ended in one of our error messages or in a usable
- * model.
+ * Runs in a separate thread: opens the models that it receives, and reports whether each ended in an error message of webgrpo or in
+ * a usable model.
  */
 
 import { InputError } from '../../src/errors.ts';

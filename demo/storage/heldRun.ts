@@ -66,7 +66,7 @@ export class HeldRun {
     try {
       const { files } = runs;
       const [path, saved, notes] = [runs.path(id), await runs.read(id), [] as string[]];
-      await files.tidy(path); // deletes a partly written checkpoint, which would be reported as damaged
+      await files.tidy(path); // completes or removes a partly written checkpoint, which would count as damaged
       if (saved.record.finished) await runs.updateRecord(id, { finished: false });
       const folder = await newestCheckpoint(files, path, 'trainer', (note) => notes.push(note));
       const checkpoint = folder === undefined ? undefined : await loadTrainerCheckpoint(files, folder);

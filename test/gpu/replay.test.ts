@@ -1,4 +1,6 @@
-/** Replays a kept step: the run's own loss reproduces the logged numbers, and other losses give the gradients of the float64 reference. */
+/**
+ * Replays a stored step: the run's own loss reproduces the logged numbers, and other losses give the gradients of the float64 reference.
+ */
 
 import { beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';

@@ -68,7 +68,7 @@ async function openEngine(): Promise<LocalEngine> {
   return createLocalEngine({ ...engineSizes(config), ...withTokenizer(config.model.path, files) });
 }
 
-/** Runs the same training on one device, in mode a of the fully asynchronous pipeline. */
+/** Runs the same training on one device, with the fully asynchronous pipeline in its on-policy mode (verl's mode a). */
 async function trainAlone(engine: LocalEngine): Promise<{ history: Metrics[]; drawn: string[][] }> {
   const modeA = ['stalenessThreshold=0', 'triggerParameterSyncStep=1', 'onStale=wait'];
   const config = configOf('trainer.pipeline=fully-async', ...modeA.map((setting) => `asyncTraining.${setting}`));

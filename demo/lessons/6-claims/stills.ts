@@ -99,7 +99,7 @@ export function passInWords(after: Model, k: number): string {
   return `With ${k === 1 ? 'one try' : `${k} tries`} ${before} of the problems are solved before training and ${now} after: a difference of ${three(gain)} (${three(low)} to ${three(high)}). ${shown}`;
 }
 
-/** Returns the smallest k at which the trained model solves fewer problems; undefined if it never does. */
+/** Returns the smallest k at which the trained model solves fewer problems than the shipped one; undefined if it never does. */
 export const crossing = (after: Model): number | undefined =>
   Array.from({ length: TRIES }, (_, i) => i + 1).find((k) => passOf(after.outcomes, k) < passOf(START.outcomes, k));
 
