@@ -97,12 +97,15 @@ const SIZES = [
   { width: 1280, height: 720 },
   { width: 390, height: 844 },
 ];
+/** Width at which the everyday tests look. */
+const EVERYDAY = 1280;
 
 for (const size of SIZES)
   test(`training at ${size.width} px: the shown problem changes only when a step is complete, and nothing moves`, async ({
     page,
     engine,
   }) => {
+    if (size.width !== EVERYDAY) skipUnlessFull();
     await page.setViewportSize(size);
     const settings = { ...TINY, steps: 5, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
     await page.goto(address({ ...settings, 'data.maxResponseLength': 160 }));
@@ -161,6 +164,7 @@ for (const size of SIZES)
     page,
     engine,
   }) => {
+    if (size.width !== EVERYDAY) skipUnlessFull();
     await page.setViewportSize(size);
     const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
     await watchShifts(page);
@@ -206,6 +210,7 @@ for (const { width, height } of SIZES)
     page,
     engine,
   }) => {
+    if (width !== EVERYDAY) skipUnlessFull();
     await page.setViewportSize({ width, height });
     const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
     await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'data.valMaxSamples': 256 }));

@@ -1,5 +1,6 @@
 /**
- * Runs the `webgrpo` commands of README and the documents on a scripted engine, page by page, in a folder with a finished run. A command
+ * Runs the `webgrpo` commands of README and docs/start on a scripted engine, page by page, in a folder with a finished run; with --full, those
+ * of all documents. A command
  * that needs a device, a network or another program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
  */
 
@@ -81,7 +82,11 @@ test('every command is run by a test, or its page says that none runs it', () =>
 
 /** Commands that have run on an earlier page, and need not run again. `init` runs again, because its folder is needed. */
 const hasRun = new Set<string>();
-const pages = new Set(documentCommands.map(({ page }) => page));
+const isFull = process.env['FULL_TESTS'] === '1';
+/** The everyday tests run the pages that a new user reads first. */
+const pages = new Set(
+  documentCommands.map(({ page }) => page).filter((page) => isFull || /^README|^docs\/start\//.test(page)),
+);
 test.each([...pages])('%s', { timeout: 300_000 }, async (page) => {
   startPage();
   const failures: string[] = [];

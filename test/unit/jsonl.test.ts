@@ -235,7 +235,7 @@ describe('files', () => {
       '1.easy 0',
     ]);
     expect(task.tools?.map(({ name }) => name)).toEqual(['calculator']);
-    await expect(open({ valPath: [path, path] })).rejects.toThrow(/two files named "train", which their metrics would/);
+    await expect(open({ valPath: [path, path] })).rejects.toThrow(/two files named "train", so their metrics would/);
     await expect(open({ path: undefined })).rejects.toThrow(
       'task.path is missing. Set it to a JSONL file of problems.',
     );

@@ -236,6 +236,7 @@ test('new weights: right spread, norms one, biases zero, seeded', () => {
   const config = parseModelConfig({
     ...QWEN2,
     hidden_size: 28,
+    intermediate_size: 60,
     num_hidden_layers: 1,
     vocab_size: 499,
     initializer_range: 0.05,

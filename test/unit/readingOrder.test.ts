@@ -101,10 +101,18 @@ function implementers(file: string, method: string): string[] {
   );
 }
 
+const resolved = new Map<string, string[]>();
 /**
  * Returns the files that can define a name used in a function of `file`: the file itself, its imports, or implementers of an imported type.
  */
 function resolve(file: string, name: string): string[] {
+  const key = `${file} ${name}`;
+  const known = resolved.get(key) ?? search(file, name);
+  resolved.set(key, known);
+  return known;
+}
+
+function search(file: string, name: string): string[] {
   const direct = [file, ...importsOf(file)];
   const picked = direct.filter((other) => textOf(other).includes('= Pick<')).flatMap(importsOf);
   const near = [...direct, ...picked];

@@ -150,30 +150,34 @@ describe('conversations', () => {
     return ['score', '--model', SHIPPED, '--chat', file];
   };
 
-  test('ids are the template, a number for each, the same as of those ids', () => {
-    const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
-    const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
-    const run = (args: string[]): unknown => {
-      const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
-        encoding: 'utf8',
-      });
-      expect(status, stderr).toBe(0);
-      return JSON.parse(stdout);
-    };
-    const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
-    const options = { addGenerationPrompt: false };
-    expect(scored.map(({ ids }) => ids)).toEqual([
-      tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
-      tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
-    ]);
-    const again = run(
-      wordsOf(
-        SHIPPED,
-        scored.map(({ ids }) => ids),
-      ),
-    ) as number[][];
-    expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
-  });
+  // Two more processes, each of which loads the command line and a device.
+  test.runIf(process.env['FULL_TESTS'] === '1')(
+    'ids are the template, a number for each, the same as of those ids',
+    () => {
+      const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
+      const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
+      const run = (args: string[]): unknown => {
+        const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
+          encoding: 'utf8',
+        });
+        expect(status, stderr).toBe(0);
+        return JSON.parse(stdout);
+      };
+      const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
+      const options = { addGenerationPrompt: false };
+      expect(scored.map(({ ids }) => ids)).toEqual([
+        tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
+        tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
+      ]);
+      const again = run(
+        wordsOf(
+          SHIPPED,
+          scored.map(({ ids }) => ids),
+        ),
+      ) as number[][];
+      expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
+    },
+  );
 
   test('text parts, calls as text or object, and names of control tokens that a user writes', () => {
     const ids = (...conversation: unknown[]) => conversationIds([conversation], tokenizer, 'c.json')[0];

@@ -239,6 +239,6 @@ test("openTask's error names the known tasks", async () => {
   );
   await expect(open('countdown', { max: 12 })).rejects.toThrow(/^task\.options\.max is unknown; known: minNumbers, /);
   await expect(openTask({ name: 'countdown', path: 'x.jsonl', options: {} })).rejects.toThrow(
-    'task.path is set, but task "countdown" generates its problems. Leave it out.',
+    'task.path is set, but task "countdown" generates its problems. Remove task.path.',
   );
 });
