@@ -7,7 +7,10 @@
  * @property {string} replace
  */
 
-/** @typedef {Break & { name: string, tests: string[], formerly?: Break }} Mutation `formerly`: the same break in older commits */
+/**
+ * @typedef {Break & { name: string, tests: string[], formerly?: Break }} Mutation `formerly`: the same break for older commits, whose code
+ * differs
+ */
 
 const gpu = (/** @type {string[]} */ ...names) => names.map((name) => `test/gpu/${name}.test.ts`);
 const unit = (/** @type {string[]} */ ...names) => names.map((name) => `test/unit/${name}.test.ts`);

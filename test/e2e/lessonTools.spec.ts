@@ -8,7 +8,7 @@ import { isFull, skipUnlessFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solve, write } from './lesson.ts';
 
 const LESSON = '/lessons/4-tools/index.html';
-/** Answers every call with the same text. */
+/** A tool that answers every call with the same text. */
 const OWN_TOOL = `export const name = 'calculator';
 export const description = 'Says nothing.';
 export const parameters = { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] };

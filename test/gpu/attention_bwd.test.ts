@@ -1,4 +1,4 @@
-/** Tests attention backward: the generic kernels, and every form that is printed for a head dim and runs on this adapter. */
+/** Tests attention backward: the generic kernels, and every form that is generated for one head dim and runs on this adapter. */
 import { describe } from 'vitest';
 import { attentionForms } from '../../src/gpu/ops/attention.ts';
 import { testAttentionBwd, testAttentionBwdFold } from './attentionBackward.ts';
@@ -8,7 +8,10 @@ import { testGpu } from './gpu.ts';
 
 const adapter = await testGpu();
 
-/** Milliseconds. On a busy machine, lavapipe compiles a backward kernel of a wide head for more than a minute. */
+/**
+ * Timeout of a test in milliseconds. On a busy machine, lavapipe needs more than a minute to compile a backward kernel with a large head
+ * dim.
+ */
 const WIDE_TIMEOUT = 240_000;
 
 describe('attention_bwd_q and attention_bwd_kv', () => {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { modelConfigToJson, parseModelConfig, ropeFrequencies, ropeTables } from '../../src/model/config.ts';
 import { initWeights, parameterCount, parameterSpecs } from '../../src/model/params.ts';
 
-/** SmolLM2-135M's published config, without keys that do not describe the model. */
+/** SmolLM2-135M's published config, without keys that do not describe the model's shape. */
 const SMOLLM2 = {
   architectures: ['LlamaForCausalLM'],
   attention_bias: false,
