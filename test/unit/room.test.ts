@@ -26,7 +26,7 @@ const isFull = process.env['FULL_TESTS'] === '1';
 const HANG_MS = 120_000;
 const KILLS_MS = isFull ? 570_000 : 300_000;
 vi.setConfig({ testTimeout: HANG_MS, hookTimeout: HANG_MS });
-const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: HANG_MS / 2, interval: 20 });
+const until = <T>(value: () => T | Promise<T>) => expect.poll(value);
 /** Milliseconds after which the NATS server would deliver a sample again. For tests in which it must never do so. */
 const NEVER_MS = 10 * HANG_MS;
 /** Milliseconds that a worker waits for the response to its request for a group. */
