@@ -4,6 +4,7 @@
  * Legend of dims, used in every shape comment of this project:
  *   B sequences  T tokens  N rows (tokens of many sequences concatenated)  C hidden  H query heads  K key/value heads
  *   D head dim  F MLP width  V vocabulary  L layers  G samples per prompt  S samples  E predicted tokens  R head rows
+ *   P positions
  */
 
 import { InputError } from '../errors.ts';

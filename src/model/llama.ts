@@ -102,7 +102,7 @@ export function freeModel(gpu: Gpu, { weights, lora, rope }: LlamaModel): void {
   gpu.free(rope);
 }
 
-/** [P, D] cos | sin */
+/** Returns the rotary table [P, D]: the cosines of a position, then its sines. */
 function ropeTable(config: ModelConfig, maxPositions: number): Float32Array {
   const { cos, sin } = ropeTables(config, maxPositions);
   const pairs = config.headDim / 2;

@@ -47,7 +47,7 @@ type About = {
   verl?: string;
   /** Name in TRL. */
   trl?: string;
-  /** Differences that a user must know in addition to these names. */
+  /** Differences from the keys `verl` and `trl` that a user of those trainers must know. */
   note?: string;
   /**
    * True if the key can change during a run: each step reads the number again, and it needs no other buffers on the
@@ -338,7 +338,8 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
       return;
     }
     const notes = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!notes) throw new Error(`Config key "${path}" has no documentation. Build it with keys.ts.`);
+    if (!notes)
+      throw new Error(`Config key "${path}" has no documentation. Define the key with the functions of keys.ts.`);
     keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...notes });
   };
   walk(schema, '');

@@ -175,7 +175,7 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
 }
 
-/** Values that other trainers accept for a key, each with the program to use here instead. */
+/** Values of a key that other trainers accept and webgrpo refuses, each with the advice that the error message ends with. */
 const ELSEWHERE: readonly (readonly [key: string, value: RegExp, remedy: string])[] = [
   [
     'trainer.logger',

@@ -58,7 +58,7 @@ const demonstrations = part({
   ),
   swappedTemplates: text(
     undefined,
-    'Ids of the problem templates whose traces get a swapped first operation, joined by commas. Default: all.',
+    'Ids of the problem templates, joined by commas, to which firstOperationErrorRate applies; others use laterErrorRate. Default: all.',
   ),
   laterErrorRate: number(0, SHARE, 'probability', 'Rate of a wrong operand or operation in each later step.'),
 });

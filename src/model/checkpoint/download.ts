@@ -304,7 +304,7 @@ async function gitSha1Of(store: FileStore, path: string, size: number): Promise<
 }
 
 async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
-  // If the note cannot be parsed, it counts as missing, and the file is downloaded again.
+  // If the note `<path>.json` cannot be parsed, it counts as missing, and the file is downloaded again.
   const note = await readStoredJson(store, noteOf(path)).catch(() => undefined);
   return note as unknown as Kept | undefined;
 }
