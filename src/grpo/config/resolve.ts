@@ -212,8 +212,8 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
 }
 
 /**
- * Returns the nearest known key: by the key itself, then by whether it is in the same part. verl's snake_case counts as
- * the same name.
+ * Returns the known key nearest to `path`, by the edit distance of the last words; a key in another part of the config
+ * counts three edits more. verl's snake_case counts as the same name.
  */
 export function nearestKey(path: string, known: readonly string[]): string {
   const camel = path.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());

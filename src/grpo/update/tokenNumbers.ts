@@ -25,9 +25,7 @@ export interface UpdatedTokens extends TokenNumbers {
   trained: Float64Array[];
   /** Log-prob of the token at the weights at which its gradient was computed, natural log. */
   logProb: Float64Array[];
-  /**
-   * Entropy in nats of the distribution of the token, at the weights at which the token's gradient was computed.
-   */
+  /** Entropy in nats of the distribution at the token's position, at the weights at which its gradient was computed. */
   entropy: Float64Array[];
 }
 

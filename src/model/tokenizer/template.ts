@@ -8,7 +8,7 @@ import { InputError } from '../../errors.ts';
 
 /** Maximum number of steps in a rendering; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
-/** Number of steps that each iteration of a loop counts, because it creates a scope. */
+/** Number of steps that one iteration of a loop counts as, because each iteration creates a scope. */
 const TURN_STEPS = 3;
 const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
