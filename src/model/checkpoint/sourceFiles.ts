@@ -248,7 +248,7 @@ async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Arr
   if (!isHtml(bytes)) return bytes;
   throw new InputError(
     `${path} is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ` +
-      `fetchCheckpoint(), or give undefined for such an answer.`,
+      `fetchCheckpoint(), or let your file reader return undefined for such an answer.`,
   );
 }
 
