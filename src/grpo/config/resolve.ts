@@ -236,7 +236,7 @@ function overRecipe(tree: Tree): Tree {
   return [recipe, shorthands(tree), tree].reduce<Tree>(over, VERL_DEFAULTS);
 }
 
-/** The keys that the tree sets through shorthands. */
+/** Returns the keys that a user's config sets through shorthands. */
 function shorthands(tree: Tree): Tree {
   const set: Tree = {};
   for (const { key, sets, as } of SHORTHANDS) {
