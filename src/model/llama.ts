@@ -32,7 +32,10 @@ export interface ModelOptions {
   form?: MatrixForm | undefined;
   /** True to store activations as 16-bit floats; needs the WebGPU feature shader-f16. */
   half?: boolean | undefined;
-  /** Operations on packed formats, which are loaded only if needed. Required if `form` is a packed one, or if there are `stored` formats. */
+  /**
+   * Operations on packed formats, which are loaded only if needed. Required if `form` is a packed one, or if there are
+   * `stored` formats.
+   */
   packing?: Packing | undefined;
   /**
    * Packed formats of tensors that stay as they are in the file. Only if `form` is not set and only adapters are

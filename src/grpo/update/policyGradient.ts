@@ -217,7 +217,7 @@ export class PolicyGradient {
   }
 
   /**
-   * Returns the loss weights of a full mini-batch, each sample's at the sample's index in `data`.
+   * Returns the loss weights of the full mini-batch `chosen`, each sample's at its index among all samples of the data.
    */
   #weights({ samples, tokens, normalization }: PolicyData, chosen: number[], current?: CurrentPolicy): DataWeights {
     const corrected = current?.result;

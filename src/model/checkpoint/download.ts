@@ -85,7 +85,7 @@ export async function download(
       await writeNote(store, path, { ...kept, complete: true });
       return true;
     }
-    // The file is wrong. Without a stored ETag the next attempt downloads it from byte 0 instead of resuming it.
+    // The downloaded file is wrong. Without a stored ETag the next attempt downloads it from byte 0 instead of resuming it.
     await writeNote(store, path, { ...kept, etag: null, complete: false });
     if (again) throw new InputError(`${url} ${problem}, twice. The file on the server or the connection is damaged.`);
   }

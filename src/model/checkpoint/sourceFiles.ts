@@ -66,7 +66,7 @@ const SPECIAL_TOKENS = 'special_tokens_map.json';
 export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
 const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
 
-/** Matches files of a model's folder that webgrpo does not read: licence, README, other libraries' tokenizers, code. */
+/** Matches names of files that can be copied into a saved model unread: licence, README, other tokenizers, code. */
 const OTHERS = /^(licen[cs]e|notice|readme|use_policy)(\.|$)|\.(json|txt|md|model|tiktoken|jinja|py)$/i;
 /** Matches files that describe the weights or an earlier run, and are therefore not copied into a saved model. */
 const OUTDATED = /^\.|^(adapter_config|manifest|trainer_state|(all|eval|train)_results)\.json$|\.index\.json$/;
@@ -99,7 +99,7 @@ export const isOtherFile = (name: string, size: number): boolean =>
 export async function readOtherFiles(files: CheckpointFiles): Promise<SourceFiles> {
   const found = new Map<string, Bytes>();
   for (const name of ((await files.names?.()) ?? []).filter((name) => isOtherFile(name, 0)).sort()) {
-    // For a folder whose name looks like one of these files, `size` rejects or is undefined.
+    // If a folder has a name that `isOtherFile` accepts, `size` rejects or is undefined.
     const size = await files.size(name).catch(() => undefined);
     if (size !== undefined && isOtherFile(name, size)) found.set(name, (await files.read(name, 0, size)).slice());
   }
