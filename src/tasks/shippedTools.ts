@@ -1,11 +1,9 @@
 /** Tools that a config can add to any task by name. `search` and `open` need documents and belong to their task. */
 
 import type { Task } from './task.ts';
-import type { Tool } from './tool.ts';
+import type { SHIPPED_TOOLS, Tool } from './tool.ts';
 import { calculator } from './tools/calculator.ts';
 import { javascriptTool } from './tools/javascript.ts';
-
-export const SHIPPED_TOOLS = ['calculator', 'javascript'] as const;
 
 const TOOLS: Record<(typeof SHIPPED_TOOLS)[number], () => Tool> = {
   calculator: () => calculator,

@@ -16,7 +16,7 @@ import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights, parameterSpecs } from '../../src/model/params.ts';
 import { mulberry32 } from '../../src/model/random.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
-import { byteAlphabet } from '../../src/model/tokenizer/trainBpe.ts';
+import { byteAlphabet } from '../../src/model/tokenizer/vocabulary.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 

@@ -1,6 +1,6 @@
 /** One session per sample, shared by the tools that the sample calls: for servers that keep state. */
 
-import { limiter } from '../../tasks/tools/search.ts';
+import { limiter } from '../../tasks/limiter.ts';
 import { untilAborted } from './connection.ts';
 import type { McpSession } from './session.ts';
 

@@ -10,7 +10,7 @@ import {
   type SandboxRequest,
   VALUE,
 } from '../../tasks/tools/sandboxProgram.ts';
-import { limiter } from '../../tasks/tools/search.ts';
+import { limiter } from '../../tasks/limiter.ts';
 import { decodePlain, encodePlain } from '../../tasks/tools/plain.ts';
 import { SOURCE_LIMITS } from './source.ts';
 

@@ -8,6 +8,7 @@
  */
 
 import { InputError } from '../../errors.ts';
+import { byteAlphabet } from './vocabulary.ts';
 
 /**
  * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
@@ -153,13 +154,6 @@ function mergePair(word: Word, [left, right]: [string, string]): void {
   for (let i = 0; i + 1 < symbols.length; i++) {
     if (symbols[i] === left && symbols[i + 1] === right) symbols.splice(i, 2, left + right);
   }
-}
-
-/** Printable character for each byte, as in GPT-2. */
-export function byteAlphabet(): string[] {
-  const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-  let next = 256;
-  return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
 }
 
 function compare(a: string, b: string): number {

@@ -4,8 +4,9 @@ import { InputError } from '../../errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../gsm8k/task.ts';
 import { NO_SHAPING } from '../gsm8k/reward.ts';
 import { readOptions } from '../checkOptions.ts';
-import { type SHIPPED_TOOLS, withTools } from '../shippedTools.ts';
+import { withTools } from '../shippedTools.ts';
 import type { SyncTask } from '../task.ts';
+import type { SHIPPED_TOOLS } from '../tool.ts';
 
 /** Part of a config's `task` from which a shipped task is created. */
 export interface TaskConfig {

@@ -3,7 +3,7 @@
  * endpoint with the retrieval protocol of Search-R1 and verl.
  */
 
-import { InputError } from '../../errors.ts';
+import { limiter } from '../limiter.ts';
 import { defineTool, type Tool } from '../tool.ts';
 
 /** A document to search. */
@@ -66,25 +66,6 @@ async function request(get: typeof fetch, url: string, query: string, topk: numb
   if (!response.ok) throw new Error(`the search service answered ${response.status}`);
   const { result } = (await response.json()) as { result: { document: { id: string; contents: string } }[][] };
   return result[0].map(({ document: { id, contents } }) => ({ id: String(id), title: contents.split('\n')[0] }));
-}
-
-/** Runs at most `most` works concurrently, in order of arrival. Throws InputError unless `most` is at least 1. */
-export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
-  if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more.`);
-  let running = 0;
-  const waiting: (() => void)[] = [];
-  return async (work) => {
-    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve));
-    else running++;
-    try {
-      return await work();
-    } finally {
-      // Pass the slot directly to the next waiting call.
-      const next = waiting.shift();
-      if (next) next();
-      else running--;
-    }
-  };
 }
 
 interface SearchToolOptions {

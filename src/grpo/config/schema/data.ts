@@ -1,7 +1,7 @@
 /** Task of a run, and how much of its data a step uses. */
 
 import * as v from 'valibot';
-import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';
+import { SHIPPED_TOOLS } from '../../../tasks/tool.ts';
 import {
   choice,
   count,
