@@ -14,7 +14,7 @@ export default defineConfig({
     lib: {
       entry: {
         index: 'src/index.ts',
-        tasks: 'src/tasks/index.ts',
+        tasks: 'src/tasks.ts',
         mcp: 'src/extensions/mcp/index.ts',
         learner: 'src/extensions/learner/index.ts',
         yaml: 'src/yaml.ts',

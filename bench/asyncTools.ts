@@ -10,7 +10,7 @@ import { type AgentLoop, registerAgentLoop, runAgentLoop } from '../src/rollout/
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import { keyedRng } from '../src/tasks/random.ts';
 import type { Problem } from '../src/tasks/task.ts';
-import { searchTool } from '../src/tasks/tools/search.ts';
+import { searchTool } from '../src/tasks.ts';
 import { busySeconds } from './busy.ts';
 import { HEADLINE, randomModel } from './models.ts';
 import type { Report } from './report.ts';

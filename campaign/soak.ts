@@ -11,7 +11,7 @@ import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import { parseModelConfig } from '../src/model/config.ts';
 import { initWeights } from '../src/model/params.ts';
 import { taskTokenizer } from '../src/extensions/sft/index.ts';
-import { reverseTextTask } from '../src/tasks/reverseText.ts';
+import { reverseTextTask } from '../src/tasks.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../src/workers/localEngine.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 

@@ -26,7 +26,7 @@ import { batchTable } from '../../src/grpo/config/rules.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Input, Verdict } from './input.ts';
 

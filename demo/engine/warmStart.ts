@@ -12,7 +12,7 @@ import { modelFiles, writeCheckpoint } from '../../src/runs/checkpointFolder.ts'
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';
 import { opfsFileSystem } from '../../src/runs/opfs.ts';
-import { openShippedTask } from '../../src/tasks/open/shipped.ts';
+import { openShippedTask } from '../../src/extensions/tasks/index.ts';
 import { sha256Of } from '../../src/extensions/modules/index.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { fetchConfig } from './configs.ts';

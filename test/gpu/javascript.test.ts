@@ -1,6 +1,6 @@
 /** Needs no GPU. It is in this folder because these files run in a page as well as in Node. All programs: test/unit/javascript.test.ts. */
 import { expect, test } from 'vitest';
-import { runJavascript } from '../../src/tasks/tools/javascript.ts';
+import { runJavascript } from '../../src/extensions/sandbox/javascript.ts';
 
 const LIMITS = { timeMs: 300, clockMs: 60_000, memoryBytes: 16 * 2 ** 20 };
 

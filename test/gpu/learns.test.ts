@@ -7,7 +7,7 @@ import { freshModelConfig, trainSupervised } from '../../src/extensions/sft/sft.
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { optimizerOf } from '../../src/model/optimizer/spec.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { reverseTextTask } from '../../src/tasks/reverseText.ts';
+import { reverseTextTask } from '../../src/extensions/tasks/reverseText.ts';
 import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';

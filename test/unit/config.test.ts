@@ -13,7 +13,7 @@ import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 import { ConfigError, InputError } from '../../src/errors.ts';
 import { readMetrics, readProfile, readRollouts } from '../../src/runs/readLog.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
-import { parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { processorMs } from '../processorTime.ts';
 

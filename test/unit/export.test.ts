@@ -29,7 +29,7 @@ import {
   JSONL_REWARD_OPTIONS,
   type JsonlRewardName,
   type JsonlRewardOptions,
-} from '../../src/tasks/jsonl/reward.ts';
+} from '../../src/extensions/tasks/jsonl/reward.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 
 const MODEL = 'checkpoints/gsm8k-tool';

@@ -8,7 +8,7 @@ import {
   swapOnlyIn,
 } from '../../src/tasks/supervised/demonstrations.ts';
 import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k/task.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
 import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
 import { buildTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';

@@ -1,12 +1,12 @@
 /** Opens the shipped task that a config names, in a page and in Node; the caller provides the file reader. */
 
 import { InputError } from '../../errors.ts';
-import { gsm8kToolTask, type Gsm8kProblem } from '../gsm8k/task.ts';
-import { NO_SHAPING } from '../gsm8k/reward.ts';
-import { readOptions } from '../checkOptions.ts';
-import { withTools } from '../shippedTools.ts';
-import type { SyncTask } from '../task.ts';
-import type { SHIPPED_TOOLS } from '../tool.ts';
+import { gsm8kToolTask, type Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
+import { NO_SHAPING } from '../../tasks/gsm8k/reward.ts';
+import { readOptions } from './checkOptions.ts';
+import { withTools } from './tools.ts';
+import type { SyncTask } from '../../tasks/task.ts';
+import type { SHIPPED_TOOLS } from '../../tasks/tool.ts';
 
 /** Part of a config's `task` from which a shipped task is created. */
 export interface TaskConfig {
@@ -39,12 +39,12 @@ export async function openShippedTask(config: TaskConfig, around: Surroundings):
 /** Tasks by name, loaded when used, except for GSM8K's templates. */
 const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promise<SyncTask>> = {
   gsm8k: async (config, { readText }) => {
-    const { checkParser, NO_PROMPT } = await import('../gsm8k/prompt.ts');
+    const { checkParser, NO_PROMPT } = await import('./gsm8k/prompt.ts');
     const options = readOptions(config.options, { ...NO_SHAPING, ...NO_PROMPT });
     checkParser(options.parser);
     if (config.path !== undefined) {
       const { train, test } = await readGsm8k(config, readText);
-      const { gsm8kJsonlTask } = await import('../gsm8k/jsonl.ts');
+      const { gsm8kJsonlTask } = await import('./gsm8k/jsonl.ts');
       return gsm8kJsonlTask(train, test, { shaping: options, prompt: options });
     }
     const unused = Object.keys(NO_PROMPT).find((key) => key in options);
@@ -52,27 +52,27 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
     throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove it.`);
   },
   jsonl: async (config, { readText, loadReward }) => {
-    const { openJsonl } = await import('../jsonl/open.ts');
+    const { openJsonl } = await import('./jsonl/open.ts');
     return openJsonl(config, readText, loadReward);
   },
   'reverse-text': async ({ options }) => {
-    const { REVERSE_TEXT_OPTIONS, reverseTextTask } = await import('../reverseText.ts');
+    const { REVERSE_TEXT_OPTIONS, reverseTextTask } = await import('./reverseText.ts');
     return reverseTextTask(readOptions(options, REVERSE_TEXT_OPTIONS));
   },
   countdown: async ({ options }) => {
-    const { COUNTDOWN_OPTIONS, countdownTask } = await import('../countdown.ts');
+    const { COUNTDOWN_OPTIONS, countdownTask } = await import('./countdown.ts');
     return countdownTask(readOptions(options, COUNTDOWN_OPTIONS));
   },
   'search-qa': async ({ options }) => {
-    const { SEARCH_QA_OPTIONS, searchQaTask } = await import('../searchQa.ts');
+    const { SEARCH_QA_OPTIONS, searchQaTask } = await import('./searchQa.ts');
     return searchQaTask(readOptions(options, SEARCH_QA_OPTIONS));
   },
   adventure: async ({ options }) => {
-    const { ADVENTURE_OPTIONS, adventureTask } = await import('../environments/adventure.ts');
+    const { ADVENTURE_OPTIONS, adventureTask } = await import('./adventure.ts');
     return adventureTask(readOptions(options, ADVENTURE_OPTIONS));
   },
   'tic-tac-toe': async ({ options }) => {
-    const { TIC_TAC_TOE_OPTIONS, ticTacToeTask } = await import('../environments/ticTacToe.ts');
+    const { TIC_TAC_TOE_OPTIONS, ticTacToeTask } = await import('./ticTacToe.ts');
     return ticTacToeTask(readOptions(options, TIC_TAC_TOE_OPTIONS));
   },
 };
@@ -82,7 +82,7 @@ export async function readGsm8k(
   config: TaskConfig,
   readText: ReadText,
 ): Promise<{ train: Gsm8kProblem[]; test: Gsm8kProblem[] }> {
-  const { readFiles, splitProblems } = await import('../jsonl/file.ts');
-  const { parseGsm8kJsonl } = await import('../gsm8k/jsonl.ts');
+  const { readFiles, splitProblems } = await import('./jsonl/file.ts');
+  const { parseGsm8kJsonl } = await import('./gsm8k/jsonl.ts');
   return splitProblems(await readFiles(config, readText), ({ file, text }) => parseGsm8kJsonl(text, file));
 }

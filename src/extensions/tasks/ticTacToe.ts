@@ -4,13 +4,13 @@
  */
 
 import { InputError } from '../../errors.ts';
-import { checkOptions } from '../checkOptions.ts';
-import type { Message, Problem } from '../problem.ts';
-import { keyedRng } from '../random.ts';
-import { splitTask } from '../split.ts';
-import type { SyncTask } from '../task.ts';
-import { defineEnvironment } from './environment.ts';
-import { environmentTask } from './environmentTask.ts';
+import { checkOptions } from './checkOptions.ts';
+import type { Message, Problem } from '../../tasks/problem.ts';
+import { keyedRng } from '../../tasks/random.ts';
+import { splitTask } from './split.ts';
+import type { SyncTask } from '../../tasks/task.ts';
+import { defineEnvironment } from '../../tasks/environments/environment.ts';
+import { environmentTask } from '../../tasks/environments/environmentTask.ts';
 
 export const TIC_TAC_TOE_OPTIONS = {
   /** Share of the opponent's moves that are perfect (minimax); the others are random. */

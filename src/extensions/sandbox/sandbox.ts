@@ -4,7 +4,7 @@
  */
 
 import type { Program, SandboxMessage, SandboxRequest } from './sandboxProgram.ts';
-import { limiter } from '../limiter.ts';
+import { limiter } from '../../tasks/limiter.ts';
 
 /** Extra milliseconds on a busy machine before a worker that does not answer is terminated. */
 const GRACE_MS = 1000;

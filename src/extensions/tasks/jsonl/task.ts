@@ -1,8 +1,8 @@
 /** `jsonl`: a task without code. Problems are the lines of a file, and the reward compares a response with the answer. */
 
-import { InputError } from '../../errors.ts';
+import { InputError } from '../../../errors.ts';
 import { readOptions } from '../checkOptions.ts';
-import type { Reward, ScoredSample, SyncTask } from '../task.ts';
+import type { Reward, ScoredSample, SyncTask } from '../../../tasks/task.ts';
 import { drawnFrom, type JsonlFiles, splitProblems } from './file.ts';
 import { JSONL_FIELDS, type JsonlFields, parseJsonl } from './problems.ts';
 import {

@@ -1,9 +1,9 @@
 /** Tools that a config can add to any task by name. `search` and `open` need documents and belong to their task. */
 
-import type { Task } from './task.ts';
-import type { SHIPPED_TOOLS, Tool } from './tool.ts';
-import { calculator } from './tools/calculator.ts';
-import { javascriptTool } from './tools/javascript.ts';
+import type { Task } from '../../tasks/task.ts';
+import type { SHIPPED_TOOLS, Tool } from '../../tasks/tool.ts';
+import { calculator } from '../../tasks/tools/calculator.ts';
+import { javascriptTool } from '../sandbox/index.ts';
 
 const TOOLS: Record<(typeof SHIPPED_TOOLS)[number], () => Tool> = {
   calculator: () => calculator,

@@ -3,8 +3,8 @@
  * endpoint with the retrieval protocol of Search-R1 and verl.
  */
 
-import { limiter } from '../limiter.ts';
-import { defineTool, type Tool } from '../tool.ts';
+import { limiter } from '../../tasks/limiter.ts';
+import { defineTool, type Tool } from '../../tasks/tool.ts';
 
 /** A document to search. */
 export interface Document {

@@ -1,9 +1,9 @@
 /** Files of problems, one JSON object per line. Reads them with the place of every error, splits and samples them. */
 
-import { InputError } from '../../errors.ts';
-import { placed } from '../problem.ts';
-import { hash, keyedRng, permutation } from '../random.ts';
-import type { Problem, Task } from '../task.ts';
+import { InputError } from '../../../errors.ts';
+import { placed } from '../../../tasks/problem.ts';
+import { hash, keyedRng, permutation } from '../../../tasks/random.ts';
+import type { Problem, Task } from '../../../tasks/task.ts';
 
 /** A JSONL text and its name in errors. */
 export interface JsonlFile {

@@ -1,9 +1,9 @@
 /** Adds a system message and a closing instruction to a GSM8K problem. Needed for a model that was not trained on its answer line. */
 
-import { InputError } from '../../errors.ts';
-import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';
-import { placed } from '../problem.ts';
-import type { Problem } from '../task.ts';
+import { InputError } from '../../../errors.ts';
+import { ANSWER_PARSERS, type AnswerParser } from '../../../tasks/gsm8k/reward.ts';
+import { placed } from '../../../tasks/problem.ts';
+import type { Problem } from '../../../tasks/task.ts';
 
 /** Options for the prompt and the answer parser. */
 export interface PromptOptions {

@@ -1,8 +1,8 @@
 /** The rewards of a jsonl task: compare a response with the answer of its line. */
 
-import { InputError } from '../../errors.ts';
-import { checkPattern } from '../../model/tokenizer/pattern.ts';
-import type { Reward } from '../task.ts';
+import { InputError } from '../../../errors.ts';
+import { checkPattern } from '../../../model/tokenizer/pattern.ts';
+import type { Reward } from '../../../tasks/task.ts';
 import { lastNumber } from './number.ts';
 
 export const JSONL_REWARDS = ['exact', 'number', 'contains', 'regex'] as const;

@@ -2,7 +2,7 @@
 
 import { readFiles, type WrittenPaths } from './file.ts';
 import { jsonlOptions, type JsonlReward, jsonlTask } from './task.ts';
-import type { SyncTask } from '../task.ts';
+import type { SyncTask } from '../../../tasks/task.ts';
 
 interface WrittenTask extends WrittenPaths {
   options: Readonly<Record<string, string | number | boolean>>;

@@ -1,8 +1,8 @@
 /** Reads rows of any data set: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain `messages`. */
 
-import { InputError } from '../../errors.ts';
-import { placed } from '../problem.ts';
-import type { Message, Problem } from '../task.ts';
+import { InputError } from '../../../errors.ts';
+import { placed } from '../../../tasks/problem.ts';
+import type { Message, Problem } from '../../../tasks/task.ts';
 import { type JsonlFile, type JsonlRow, readRows } from './file.ts';
 
 /** Fields of a row that hold the parts of a problem. */

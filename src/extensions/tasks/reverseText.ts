@@ -4,9 +4,9 @@
  */
 
 import { checkOptions } from './checkOptions.ts';
-import type { Rng } from './random.ts';
+import type { Rng } from '../../tasks/random.ts';
 import { splitTask } from './split.ts';
-import type { Problem, SyncTask } from './task.ts';
+import type { Problem, SyncTask } from '../../tasks/task.ts';
 
 export const REVERSE_TEXT_OPTIONS = {
   /** Minimum and maximum number of letters in a text. */

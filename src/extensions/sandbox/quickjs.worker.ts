@@ -1,5 +1,5 @@
 /**
- * Runs programs, or a task's module (see ../module), in QuickJS in a separate worker of a page or of Node. Each program gets a
+ * Runs programs, or a task's module (see ../modules), in QuickJS in a separate worker of a page or of Node. Each program gets a
  * fresh runtime with its own limits; if these fail, the other side terminates the worker (sandbox.ts). A program sees the
  * language, `print` and `console`: no network, no files, no timers, no modules.
  */

@@ -4,18 +4,10 @@
  */
 
 import { checkOptions } from './checkOptions.ts';
-import { keyedRng, type Rng } from './random.ts';
+import { keyedRng, type Rng } from '../../tasks/random.ts';
 import { splitTask } from './split.ts';
-import type { Message, Problem, SyncTask } from './task.ts';
-import {
-  answerTool,
-  type Document,
-  httpSearch,
-  localSearch,
-  openTool,
-  type Search,
-  searchTool,
-} from './tools/search.ts';
+import type { Message, Problem, SyncTask } from '../../tasks/task.ts';
+import { answerTool, type Document, httpSearch, localSearch, openTool, type Search, searchTool } from './search.ts';
 
 export const SEARCH_QA_OPTIONS = {
   people: 120,

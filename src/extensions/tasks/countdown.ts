@@ -3,13 +3,13 @@
  * game, and in TinyZero's reproduction of R1). Every problem has a solution by construction.
  */
 
-import { InputError } from '../errors.ts';
+import { InputError } from '../../errors.ts';
 import { checkOptions } from './checkOptions.ts';
 import { Levels } from './levels.ts';
-import type { Rng } from './random.ts';
+import type { Rng } from '../../tasks/random.ts';
 import { splitTask } from './split.ts';
-import type { Problem, Reward, ScoredSample, SyncTask } from './task.ts';
-import { calculate } from './tools/calculator.ts';
+import type { Problem, Reward, ScoredSample, SyncTask } from '../../tasks/task.ts';
+import { calculate } from '../../tasks/tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
   /** Minimum and maximum count of numbers in a problem. */

@@ -1,8 +1,8 @@
 /** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm. The worker around it can be terminated. */
 
 import { InputError } from '../../errors.ts';
-import { hash } from '../random.ts';
-import { defineTool, type Tool } from '../tool.ts';
+import { hash } from '../../tasks/random.ts';
+import { defineTool, type Tool } from '../../tasks/tool.ts';
 import type { Sandbox } from './sandbox.ts';
 import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
 

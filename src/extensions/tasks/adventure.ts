@@ -4,14 +4,14 @@
  * reward, in the turn that reached them. Held-out maps are never trained on.
  */
 
-import { checkOptions } from '../checkOptions.ts';
-import type { Message, Problem } from '../problem.ts';
-import type { Rng } from '../random.ts';
-import { splitTask } from '../split.ts';
-import type { SyncTask } from '../task.ts';
-import type { ToolOutput } from '../tool.ts';
-import { defineEnvironment } from './environment.ts';
-import { environmentTask } from './environmentTask.ts';
+import { checkOptions } from './checkOptions.ts';
+import type { Message, Problem } from '../../tasks/problem.ts';
+import type { Rng } from '../../tasks/random.ts';
+import { splitTask } from './split.ts';
+import type { SyncTask } from '../../tasks/task.ts';
+import type { ToolOutput } from '../../tasks/tool.ts';
+import { defineEnvironment } from '../../tasks/environments/environment.ts';
+import { environmentTask } from '../../tasks/environments/environmentTask.ts';
 
 export const ADVENTURE_OPTIONS = {
   /** Minimum and maximum number of rooms in a map, including the exit. */

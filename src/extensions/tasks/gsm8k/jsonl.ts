@@ -1,14 +1,14 @@
 /** GSM8K's own files: one JSON object per line, `{ question, answer }`. Calculations are marked as `<<48/2=24>>`. */
 
-import { InputError } from '../../errors.ts';
+import { InputError } from '../../../errors.ts';
 import { drawnFrom, type JsonlRow, readRows } from '../jsonl/file.ts';
-import { placed } from '../problem.ts';
+import { placed } from '../../../tasks/problem.ts';
 import { type PromptOptions, prompted } from './prompt.ts';
-import { gsm8kReward, NO_SHAPING } from './reward.ts';
-import type { Shaping } from './reward.ts';
-import type { Gsm8kProblem } from './task.ts';
-import type { SyncTask } from '../task.ts';
-import { calculate, calculator } from '../tools/calculator.ts';
+import { gsm8kReward, NO_SHAPING } from '../../../tasks/gsm8k/reward.ts';
+import type { Shaping } from '../../../tasks/gsm8k/reward.ts';
+import type { Gsm8kProblem } from '../../../tasks/gsm8k/task.ts';
+import type { SyncTask } from '../../../tasks/task.ts';
+import { calculate, calculator } from '../../../tasks/tools/calculator.ts';
 
 /**
  * Parses the problems of a JSONL text. `program` omits a calculation that our calculator cannot read (a few contain words or

@@ -1,8 +1,8 @@
 /** Train and held-out problems of a generated task: disjoint by a hash of the problem's key. */
 
-import { InputError } from '../errors.ts';
-import { hash, keyedRng, type Rng } from './random.ts';
-import type { Problem } from './task.ts';
+import { InputError } from '../../errors.ts';
+import { hash, keyedRng, type Rng } from '../../tasks/random.ts';
+import type { Problem } from '../../tasks/task.ts';
 
 /** One problem in eight is held out. */
 const HELD_OUT_SHARE = 8;

@@ -1,6 +1,6 @@
 /** Reads a task's options from a config and checks their ranges: an out-of-range number could make problem generation loop forever. */
 
-import { InputError } from '../errors.ts';
+import { InputError } from '../../errors.ts';
 
 /**
  * Throws InputError if a number is out of its range, is not an integer (seconds, `...S`, may have a fraction), or if a pair
