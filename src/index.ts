@@ -108,8 +108,8 @@ export type {
 export type { UpdatedTokens } from './grpo/update/tokenNumbers.ts';
 export { pairedDifference, passInterval, type PassInterval, permutationTest } from './report/passInterval.ts';
 export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './extensions/verify/checkPolicyLoss.ts';
-export { sftExample } from './tasks/supervised/conversationTokens.ts';
-export { tokenizerOf, type TokenizerFiles } from './tasks/gsm8k/tokenizer.ts';
+export { sftExample } from './extensions/sft/conversationTokens.ts';
+export { tokenizerOf, type TokenizerFiles } from './extensions/sft/tokenizer.ts';
 export type { EngineDescription, OpenedModel } from './workers/engineApi.ts';
 export { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from './workers/localEngine.ts';
 export { splitEngine, splitSpecs } from './workers/splitEngine.ts';

@@ -1,7 +1,7 @@
 /** `webgrpo/tasks`: more tasks and tools. The main entry exports GSM8K's templates and the calculator. */
 
 export { gsm8kJsonlTask, parseGsm8kJsonl } from './extensions/tasks/gsm8k/jsonl.ts';
-export { buildGsm8kTokenizer } from './tasks/gsm8k/tokenizer.ts';
+export { buildGsm8kTokenizer } from './extensions/sft/tokenizer.ts';
 export { type JsonlOptions, type JsonlReward, jsonlTask } from './extensions/tasks/jsonl/task.ts';
 export type { JsonlFile, JsonlFiles } from './extensions/tasks/jsonl/file.ts';
 export { countdownTask } from './extensions/tasks/countdown.ts';

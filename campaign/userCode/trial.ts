@@ -13,7 +13,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentSample } from '../../src/rollout/agent/sample.ts';
 import type { StopReason } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import type { Fault } from './faults.ts';

@@ -11,7 +11,7 @@ import { optimizerOf } from '../../src/model/optimizer/spec.ts';
 import { modelFiles, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';
-import { opfsFileSystem } from '../../src/runs/opfs.ts';
+import { opfsFileSystem } from '../storage/opfs.ts';
 import { openShippedTask } from '../../src/extensions/tasks/index.ts';
 import { sha256Of } from '../../src/extensions/modules/index.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';

@@ -7,7 +7,7 @@ import { ADAPTER_CONFIG, newestCheckpoint, ofModelAlone } from '../../src/runs/c
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { withManifest } from '../../src/runs/manifest.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { writeZip } from '../../src/runs/zip.ts';
+import { writeZip } from './zip.ts';
 import { nameOf } from './saved.ts';
 import type { SavedRun, SavedRuns } from './savedRuns.ts';
 

@@ -4,7 +4,7 @@ import { InputError } from '../../src/errors.ts';
 import { isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { readMetrics } from '../../src/runs/readLog.ts';
-import { readZip } from '../../src/runs/zip.ts';
+import { readZip } from './zip.ts';
 import { hasCode, readChanges } from './runChanges.ts';
 import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
 

@@ -10,7 +10,7 @@ import { readRollouts } from '../../src/runs/readLog.ts';
 import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';
-import { opfsFileSystem } from '../../src/runs/opfs.ts';
+import { opfsFileSystem } from './opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { changesText, readChanges, type RunChange } from './runChanges.ts';
 import { OLDER_BYTES, thinCheckpoints } from './thinning.ts';

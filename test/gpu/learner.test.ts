@@ -16,7 +16,7 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { parseTrainerState } from '../../src/runs/trainerState.ts';
-import { sftExample } from '../../src/tasks/supervised/conversationTokens.ts';
+import { sftExample } from '../../src/extensions/sft/conversationTokens.ts';
 import type { Message, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';

@@ -8,7 +8,7 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { openGenerator } from '../../src/tasks/rewards/transformersModels.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';

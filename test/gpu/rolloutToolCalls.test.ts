@@ -11,7 +11,7 @@ import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import type { CallFormat } from '../../src/rollout/constrained/toolGrammar.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { SIZES } from './rolloutCases.ts';

@@ -13,7 +13,7 @@ import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { parseRubric, type RubricInput } from '../../src/tasks/rewards/rubric/parse.ts';
 import { rubricReward } from '../../src/tasks/rewards/rubric/reward.ts';
 import type { RubricJudge } from '../../src/tasks/rewards/rubric/judge.ts';

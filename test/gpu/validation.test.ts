@@ -6,7 +6,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { RolloutStats } from '../../src/rollout/types.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 

@@ -1,6 +1,6 @@
 /** Solves the word problems of the gsm8k-tool task by their templates. A scripted engine uses the solution as a right answer. */
 
-import { calculatorCall, demonstration } from '../../src/tasks/supervised/demonstrations.ts';
+import { calculatorCall, demonstration } from '../../src/extensions/sft/demonstrations.ts';
 import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 

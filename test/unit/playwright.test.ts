@@ -17,7 +17,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { judgeCourse } from '../../src/report/course.ts';
 import { webgrpo } from '../commandLine.ts';
 import { SCRIPTED_CONFIG } from '../scripted/model.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 
 vi.mock('../../src/workers/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
 

@@ -15,7 +15,7 @@ import type { TrainerEngine } from '../../src/grpo/types.ts';
 import type { SequenceGroup } from '../../src/model/packing.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { chartData } from '../../src/report/runReport.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { batched, type RubricJudge } from '../../src/tasks/rewards/rubric/judge.ts';
 import { parseRubric, type RubricInput, RUBRIC_PROMPT } from '../../src/tasks/rewards/rubric/parse.ts';
 import { judgedSample } from '../../src/tasks/rewards/rubric/prompt.ts';

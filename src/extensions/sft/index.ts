@@ -5,4 +5,5 @@
 
 export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './sft.ts';
 export { exampleStream, freshModel, generatedTokenizer, isGsm8k, type TokenizerOnly } from './startModel.ts';
+export { buildTokenizer } from './tokenizer.ts';
 export { taskTokenizer } from './taskExamples.ts';

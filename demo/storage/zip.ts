@@ -1,8 +1,8 @@
 /** A folder as one .zip, written without compression because weights do not shrink. Archives with deflate can be read too. */
 
-import { concat } from '../concat.ts';
-import { InputError } from '../errors.ts';
-import type { FolderFiles } from './fileSystem.ts';
+import { concat } from '../../src/concat.ts';
+import { InputError } from '../../src/errors.ts';
+import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 
 const LOCAL = 0x04034b50;
 const CENTRAL = 0x02014b50;

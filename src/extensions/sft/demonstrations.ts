@@ -7,12 +7,12 @@
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
-import { fillResults } from '../gsm8k/task.ts';
-import type { Gsm8kProblem } from '../gsm8k/task.ts';
-import { TEMPLATES } from '../gsm8k/templates.ts';
-import type { Rng } from '../random.ts';
-import type { Message } from '../task.ts';
-import { calculate } from '../tools/calculator.ts';
+import { fillResults } from '../../tasks/gsm8k/task.ts';
+import type { Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
+import { TEMPLATES } from '../../tasks/gsm8k/templates.ts';
+import type { Rng } from '../../tasks/random.ts';
+import type { Message } from '../../tasks/task.ts';
+import { calculate } from '../../tasks/tools/calculator.ts';
 
 interface ErrorRates {
   /** Rate of traces without a call, which answer with the question's last number. */

@@ -1,11 +1,11 @@
 /** The tokenizer shipped with the gsm8k-tool checkpoint: about 512 entries, trained on the task's own text. */
 
 import { PLAIN_TEMPLATE } from '../../model/tokenizer/template.ts';
-import { type BpeOptions, trainBpe, trainBpeInPieces } from '../../model/tokenizer/trainBpe.ts';
-import { keyedRng } from '../random.ts';
-import { trainProblem } from './task.ts';
-import type { Gsm8kProblem } from './task.ts';
-import { calculatorCall, demonstration } from '../supervised/demonstrations.ts';
+import { type BpeOptions, trainBpe, trainBpeInPieces } from './trainBpe.ts';
+import { keyedRng } from '../../tasks/random.ts';
+import { trainProblem } from '../../tasks/gsm8k/task.ts';
+import type { Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
+import { calculatorCall, demonstration } from './demonstrations.ts';
 
 const SPECIAL_TOKENS = [
   { content: '<|endoftext|>', special: true },

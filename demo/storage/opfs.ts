@@ -3,11 +3,11 @@
  * if it has a manifest, which is written last and deleted first. A file is replaced atomically when its writer is closed.
  */
 
-import { InputError } from '../errors.ts';
-import { isDomError, opfsFile, roomError } from '../model/checkpoint/opfs.ts';
-import { Sha256 } from '../model/checkpoint/sha256.ts';
-import type { FileSystem } from './fileSystem.ts';
-import { MANIFEST } from './manifest.ts';
+import { InputError } from '../../src/errors.ts';
+import { isDomError, opfsFile, roomError } from '../../src/model/checkpoint/opfs.ts';
+import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
+import type { FileSystem } from '../../src/runs/fileSystem.ts';
+import { MANIFEST } from '../../src/runs/manifest.ts';
 
 /** Bytes per piece of work on a page's thread. Larger pieces delay clicks. */
 const PIECE_BYTES = 2 ** 20;

@@ -2,7 +2,7 @@
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { InputError } from '../../errors.ts';
-import type { Message, Problem } from '../task.ts';
+import type { Message, Problem } from '../../tasks/task.ts';
 
 /** [P] prompt ids, [A] ids after it, [A] mask: 1 = written by the assistant, 0 = tool output. */
 export interface DemonstrationTokens {

@@ -8,7 +8,7 @@
  */
 
 import { InputError } from '../../errors.ts';
-import { byteAlphabet } from './vocabulary.ts';
+import { byteAlphabet } from '../../model/tokenizer/vocabulary.ts';
 
 /**
  * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
