@@ -21,7 +21,7 @@ export default defineConfig({
         tfjs: 'src/tfjs.ts',
         node: 'src/node.ts',
         playwright: 'src/playwright.ts',
-        'engine.worker': 'src/workers/engine.worker.ts',
+        'engine.worker': 'src/engine.worker.ts',
       },
       formats: ['es'],
     },

@@ -52,7 +52,7 @@ const GPU_TESTS = {
   env: { FULL_TESTS: isFull ? '1' : '' },
 };
 
-const UNIT_TESTS = { environment: 'node', ...GUARD } as const;
+const UNIT_TESTS = { environment: 'node', setupFiles: ['src/engineParts.ts'], ...GUARD };
 
 /** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
@@ -87,7 +87,7 @@ export default defineConfig({
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
-          setupFiles: ['test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
+          setupFiles: ['src/engineParts.ts', 'test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
           pool: 'forks',
         },
       },
@@ -99,7 +99,7 @@ export default defineConfig({
           include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
           // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
-          setupFiles: ['test/gpu/setup.shared.ts'],
+          setupFiles: ['src/engineParts.ts', 'test/gpu/setup.shared.ts'],
           browser: {
             enabled: true,
             headless: true,

@@ -33,7 +33,7 @@ function wholeAddress(address) {
  * @type {Record<string, { script: string, text: string }>}
  */
 const WORKERS = {
-  '/demo/engine/engineWorker.ts': { script: './engine.worker.ts', text: '../../src/workers/engine.worker.ts' },
+  '/demo/engine/engineWorker.ts': { script: './engine.worker.ts', text: '../../src/engine.worker.ts' },
   '/demo/lessons/kit/loop.ts': { script: './loopWorker.ts', text: './loopWorker.ts' },
 };
 

@@ -5,6 +5,7 @@
  */
 
 import { version } from '../../package.json';
+import '../engineParts.ts';
 import {
   describe,
   DeviceLostError,

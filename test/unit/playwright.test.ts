@@ -19,7 +19,7 @@ import { webgrpo } from '../commandLine.ts';
 import { SCRIPTED_CONFIG } from '../scripted/model.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 
-vi.mock('../../src/workers/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
+vi.mock('../../src/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
 
 /** Guard for a machine that does much else at the same time. */
 const GUARD = 120_000;

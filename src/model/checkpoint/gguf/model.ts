@@ -3,18 +3,13 @@
 import { InputError } from '../../../errors.ts';
 import { PACKED_BLOCK, packedBytes } from '../../../gpu/packedFormat.ts';
 import { type ModelConfig, parseModelConfig } from '../../config.ts';
-import type { CheckpointFiles, StoredTensor, TokenizerJson } from '../sourceFiles.ts';
+import type { GgufParts } from '../open.ts';
+import type { CheckpointFiles, StoredTensor } from '../sourceFiles.ts';
 import { BLOCKS, PACKED_AS, repackBlocks, unpackBlocks } from './blocks.ts';
 import { type GgufFile, type GgufTensorInfo, type GgufValue, readExactly, readGgufHeader, shown } from './header.ts';
 import { huggingFaceName, ROPE_FACTORS } from './names.ts';
 import { llama3Scaling, shortest } from './rope.ts';
 import { endTokenIds, tokenizerOf } from './tokenizer.ts';
-
-interface GgufParts {
-  config: ModelConfig;
-  tensors: ReadonlyMap<string, StoredTensor>;
-  tokenizer: TokenizerJson;
-}
 
 const ARCHITECTURES: Record<string, ModelConfig['architecture']> = {
   llama: 'LlamaForCausalLM',

@@ -1,7 +1,8 @@
 /** Web worker entry: owns the GPUDevice; see engineHost.ts. */
 
 import * as Comlink from 'comlink';
-import { createEngineHost } from './engineHost.ts';
-import { createDeviceEngine } from './localEngine.ts';
+import './engineParts.ts';
+import { createEngineHost } from './workers/engineHost.ts';
+import { createDeviceEngine } from './workers/localEngine.ts';
 
 Comlink.expose(createEngineHost(createDeviceEngine));

@@ -1,0 +1,6 @@
+/** Provides the parts of engines and checkpoints that are extensions. Imported by the programs that open models: see layers.test.ts. */
+
+import { ggufReader } from './model/checkpoint/open.ts';
+
+// Loaded when used, because few models are GGUF files.
+ggufReader.provide(async (files, name) => (await import('./model/checkpoint/gguf/model.ts')).readGguf(files, name));

@@ -1,0 +1,25 @@
+/** A part of the core that an extension provides, so that the core imports no extension. */
+export interface ExtensionPoint<T> {
+  /** Provides the part. */
+  provide(part: T): void;
+  /** Returns the part. Throws if it was not provided. */
+  get(): T;
+}
+
+/**
+ * Creates a place for one part. Programs fill all of them: they import `src/engineParts.ts` for an engine, and `src/trainerParts.ts` for a
+ * trainer.
+ * @param what subject of the error if a program has not
+ */
+export function extensionPoint<T>(what: string): ExtensionPoint<T> {
+  let given: T | undefined;
+  return {
+    provide(part) {
+      given = part;
+    },
+    get() {
+      if (given !== undefined) return given;
+      throw new Error(`${what}: no extension provides it. Import src/engineParts.ts and src/trainerParts.ts.`);
+    },
+  };
+}
