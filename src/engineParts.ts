@@ -3,4 +3,4 @@
 import { ggufReader } from './model/checkpoint/open.ts';
 
 // Loaded when used, because few models are GGUF files.
-ggufReader.provide(async (files, name) => (await import('./model/checkpoint/gguf/model.ts')).readGguf(files, name));
+ggufReader.provide(async (files, name) => (await import('./extensions/gguf/readGguf.ts')).readGguf(files, name));

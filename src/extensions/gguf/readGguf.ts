@@ -1,10 +1,10 @@
 /** Reads a GGUF file as the parts of a checkpoint: config, tokenizer, and tensors that are read and unpacked on request. */
 
-import { InputError } from '../../../errors.ts';
-import { PACKED_BLOCK, packedBytes } from '../../../gpu/packedFormat.ts';
-import { type ModelConfig, parseModelConfig } from '../../config.ts';
-import type { GgufParts } from '../open.ts';
-import type { CheckpointFiles, StoredTensor } from '../sourceFiles.ts';
+import { InputError } from '../../errors.ts';
+import { PACKED_BLOCK, packedBytes } from '../../gpu/packedFormat.ts';
+import { type ModelConfig, parseModelConfig } from '../../model/config.ts';
+import type { GgufParts } from '../../model/checkpoint/open.ts';
+import type { CheckpointFiles, StoredTensor } from '../../model/checkpoint/sourceFiles.ts';
 import { BLOCKS, PACKED_AS, repackBlocks, unpackBlocks } from './blocks.ts';
 import { type GgufFile, type GgufTensorInfo, type GgufValue, readExactly, readGgufHeader, shown } from './header.ts';
 import { huggingFaceName, ROPE_FACTORS } from './names.ts';

@@ -3,8 +3,8 @@
  * equal those of ggml's `dequantize_row_*`. https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
  */
 
-import { PACKED_BLOCK, packedBytes, type PackedFormat } from '../../../gpu/packedFormat.ts';
-import { decodeTensor } from '../safetensors.ts';
+import { PACKED_BLOCK, packedBytes, type PackedFormat } from '../../gpu/packedFormat.ts';
+import { decodeTensor } from '../../model/checkpoint/safetensors.ts';
 
 /** Supported types: ggml's id, values per block, and bytes per block. */
 export const BLOCKS = {

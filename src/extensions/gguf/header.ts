@@ -3,7 +3,7 @@
  * cost of reading is limited by the size of the header. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 
-import { InputError } from '../../../errors.ts';
+import { InputError } from '../../errors.ts';
 import { BLOCKS, type GgmlType, ggmlType, READ_TYPES } from './blocks.ts';
 
 export type GgufValue = string | boolean | number | readonly GgufValue[];

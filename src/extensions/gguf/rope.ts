@@ -1,6 +1,6 @@
 /** Converts Llama 3's scaling of the rotary frequencies. GGUF stores a divisor per frequency, config.json four numbers. */
 
-import type { ModelConfig } from '../../config.ts';
+import type { ModelConfig } from '../../model/config.ts';
 
 /** Returns the divisors of the frequencies; undefined without such scaling. */
 export function ropeFactors({

@@ -1,7 +1,7 @@
 /** Converts the tokenizer of a GGUF file back to tokenizer.json and tokenizer_config.json, as far as the file has the information. */
 
-import { InputError } from '../../../errors.ts';
-import type { TokenizerJson } from '../sourceFiles.ts';
+import { InputError } from '../../errors.ts';
+import type { TokenizerJson } from '../../model/checkpoint/sourceFiles.ts';
 import { type GgufValue, shown } from './header.ts';
 import { SPLITTINGS, TOKEN_TYPES, TOKENIZER_JSON } from './names.ts';
 
