@@ -52,7 +52,10 @@ const GPU_TESTS = {
   env: { FULL_TESTS: isFull ? '1' : '' },
 };
 
-const UNIT_TESTS = { environment: 'node', setupFiles: ['src/engineParts.ts'], ...GUARD };
+/** What all programs import, and tests of single modules lack. */
+const PARTS = ['src/engineParts.ts', 'src/trainerParts.ts'];
+
+const UNIT_TESTS = { environment: 'node', setupFiles: PARTS, ...GUARD } as const;
 
 /** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
@@ -87,7 +90,7 @@ export default defineConfig({
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
-          setupFiles: ['src/engineParts.ts', 'test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
+          setupFiles: [...PARTS, 'test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
           pool: 'forks',
         },
       },
@@ -99,7 +102,7 @@ export default defineConfig({
           include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
           // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
-          setupFiles: ['src/engineParts.ts', 'test/gpu/setup.shared.ts'],
+          setupFiles: [...PARTS, 'test/gpu/setup.shared.ts'],
           browser: {
             enabled: true,
             headless: true,

@@ -6,6 +6,7 @@
  */
 
 import '../src/engineParts.ts';
+import '../src/trainerParts.ts';
 import { type FlagSpec, readArgs } from '../src/cli/args.ts';
 import { InputError } from '../src/errors.ts';
 import type { CampaignPart, CampaignRow } from './part.ts';

@@ -1,6 +1,7 @@
 /** The library: exports for a page or a Node program. The command line and the page import its modules directly. */
 
 import './engineParts.ts';
+import './trainerParts.ts';
 
 export {
   ConfigError,

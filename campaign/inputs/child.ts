@@ -3,6 +3,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import '../../src/engineParts.ts';
+import '../../src/trainerParts.ts';
 import { readArgs } from '../../src/cli/args.ts';
 import type { Command } from '../../src/cli/command.ts';
 import { compare } from '../../src/cli/commands/compare.ts';

@@ -6,6 +6,7 @@
 
 import { version } from '../../package.json';
 import '../engineParts.ts';
+import '../trainerParts.ts';
 import {
   describe,
   DeviceLostError,

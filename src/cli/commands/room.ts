@@ -8,7 +8,8 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completedConfig } from '../../grpo/generate/trainingSet.ts';
-import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
+import { CancelledError } from '../../grpo/generate/samples.ts';
+import type { RollouterFactory } from '../../grpo/pipeline/types.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {

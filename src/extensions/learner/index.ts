@@ -3,6 +3,8 @@
  * optimStep, saveState and loadState. Also exports a client in the shape of OpenAI's API whose calls are trained on.
  */
 
+import '../../trainerParts.ts';
+
 export {
   ApiError,
   type ChatCompletion,

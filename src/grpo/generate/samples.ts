@@ -54,6 +54,16 @@ export interface InFlight {
   close(): Promise<void>;
 }
 
+/** The run is stopping and no rollouter can finish the current step. The trainer rolls the step back. */
+export class CancelledError extends Error {
+  override name = 'CancelledError';
+}
+
+/** Ignores a CancelledError; rethrows every other error. */
+export function ignoreCancelled(error: unknown): undefined {
+  if (!(error instanceof CancelledError)) throw error;
+}
+
 export interface SourceOptions extends GenerationContext {
   problems: ProblemQueue;
   /** Called with every sample as soon as it is scored. */

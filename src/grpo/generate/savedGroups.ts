@@ -15,19 +15,8 @@ import {
   TURN_REQUIRED,
 } from '../../rollout/tokenLog.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
+import type { SavedGroup } from '../pipeline/types.ts';
 import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
-
-/** A group that was in flight when the checkpoint was written. */
-export interface SavedGroup {
-  /** Number of its problem. */
-  number: number;
-  /** Index of the problem in the task, if problems are sampled by difficulty. */
-  index?: number | undefined;
-  problem: Problem;
-  /** Step that started the group; part of its random keys. */
-  step: number;
-  samples: SavedSample[];
-}
 
 /** Returns groups as plain JSON. */
 export function encodeGroups(groups: readonly SavedGroup[]): unknown {

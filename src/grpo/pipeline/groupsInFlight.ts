@@ -5,11 +5,10 @@
 
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
 import { nextTask, samplesStarted } from '../../rollout/agent/yield.ts';
-import type { SavedGroup } from '../generate/savedGroups.ts';
 import { type OutsideSpans, type SourceOptions, startGroups, stepOptions } from '../generate/samples.ts';
 import type { ProblemQueue } from '../generate/problems.ts';
 import type { Sample } from '../update/batch.ts';
-import type { PromptGroup } from './types.ts';
+import type { PromptGroup, SavedGroup } from './types.ts';
 
 /** A started group. */
 export interface RunningGroup {

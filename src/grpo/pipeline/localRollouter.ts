@@ -1,11 +1,17 @@
 /** Generates groups with the engine's own rollout, on the same device or on another one. */
 
-import type { SavedGroup } from '../generate/savedGroups.ts';
 import { outsideSeconds, type SourceOptions } from '../generate/samples.ts';
 import { recordOf } from '../queue/records.ts';
 import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
-import { type CheckpointEngine, type PromptGroup, type PutRecords, type Rollouter, uidOfGroup } from './types.ts';
+import {
+  type CheckpointEngine,
+  type PromptGroup,
+  type PutRecords,
+  type Rollouter,
+  uidOfGroup,
+  type SavedGroup,
+} from './types.ts';
 
 /** Rollouter on the engine's own rollout. */
 export class LocalRollouter implements Rollouter {

@@ -10,11 +10,12 @@
  * at its last token.
  */
 
-import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
+import { decodeGroups, encodeGroups } from '../generate/savedGroups.ts';
 import { type GeneratedStep, outsideSeconds, type SampleSource, type SourceOptions } from '../generate/samples.ts';
 import type { Sample } from '../update/batch.ts';
 import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
+import type { SavedGroup } from './types.ts';
 
 /**
  * Trains on the first groups that are complete. A group's number is its problem's number, because groups outlive a

@@ -2,7 +2,8 @@
  * The two interfaces between rollout and training if they run concurrently: the rollouter, and the transfer of weights.
  */
 
-import type { SavedGroup } from '../generate/savedGroups.ts';
+import type { SavedSample } from '../../rollout/agent/record.ts';
+import type { SourceOptions } from '../generate/samples.ts';
 import type { Metrics } from '../metrics.ts';
 import type { ExperienceRecord } from '../queue/types.ts';
 import type { Problem } from '../../tasks/task.ts';
@@ -44,6 +45,18 @@ export interface PromptGroup {
   step: number;
 }
 
+/** A group that was in flight when the checkpoint was written. */
+export interface SavedGroup {
+  /** Number of its problem. */
+  number: number;
+  /** Index of the problem in the task, if problems are sampled by difficulty. */
+  index?: number | undefined;
+  problem: Problem;
+  /** Step that started the group; part of its random keys. */
+  step: number;
+  samples: SavedSample[];
+}
+
 /** Returns a name of a group that is unique in the run. `{uid}_{s}` is the key of its sample s in the queue. */
 export const uidOfGroup = ({ step, number }: Pick<PromptGroup, 'step' | 'number'>): string => `${step}.${number}`;
 
@@ -78,3 +91,6 @@ export interface Rollouter {
   /** Cancels all groups. No sample of theirs is delivered afterwards. */
   close(): Promise<void>;
 }
+
+/** Creates the rollouter, which delivers its records through `put`. */
+export type RollouterFactory = (source: SourceOptions, put: PutRecords) => Rollouter;

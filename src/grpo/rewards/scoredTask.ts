@@ -1,11 +1,16 @@
 /** A task with the rewards that training uses. */
 
+import { extensionPoint } from '../../extensionPoint.ts';
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { hasRewardModels } from '../generate/options.ts';
 import { type Rules, withRules } from '../live.ts';
 import type { TrainerEngine } from '../types.ts';
+
+/** Adds the scores of the config's reward models to a task. Rejects with InputError. */
+export const modelRewards =
+  extensionPoint<(own: Task, config: TrainConfig, engine: TrainerEngine) => Promise<Task>>('Rewards by models');
 
 /** A task with the reward weights and reward models of the config. */
 export class ScoredTask {
@@ -32,8 +37,6 @@ export class ScoredTask {
   }
 
   #byModels(): Promise<Task> {
-    return (this.#scored ??= import('./modelRewards.ts').then((models) =>
-      models.withModelRewards(this.#own, this.#config, this.#engine),
-    ));
+    return (this.#scored ??= modelRewards.get()(this.#own, this.#config, this.#engine));
   }
 }

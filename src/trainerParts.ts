@@ -1,0 +1,19 @@
+/** Provides the parts of a trainer that are extensions. Imported by the programs that train: see layers.test.ts. */
+
+import { AsyncGroups } from './grpo/pipeline/asyncGroups.ts';
+import { OverSampledGroups } from './grpo/pipeline/overSampling.ts';
+import { ReplayBuffer, ReplayedGroups } from './grpo/generate/replayBuffer.ts';
+import { pipelineSources } from './grpo/pipeline/source.ts';
+import { modelRewards } from './grpo/rewards/scoredTask.ts';
+
+pipelineSources.provide({
+  async: (options, rollouter) => new AsyncGroups(options, rollouter),
+  overSampled: (options) => new OverSampledGroups(options),
+  replayed(own, config) {
+    const replay = new ReplayBuffer(config.algorithm.replayBufferSize);
+    return { source: new ReplayedGroups(own, config, replay), parts: { replay } };
+  },
+});
+
+// Loaded when used, because few runs have reward models.
+modelRewards.provide(async (...args) => (await import('./grpo/rewards/modelRewards.ts')).withModelRewards(...args));
