@@ -14,7 +14,7 @@ import { InputError } from '../src/errors.ts';
 import { Gpu } from '../src/gpu/device.ts';
 import { applyTuning } from '../src/model/kernels/tuning.ts';
 import { generateOptions } from '../src/grpo/generate/options.ts';
-import { decodeSample, encodeSample } from '../src/grpo/generate/sampleCodec.ts';
+import { decodeSample, encodeSample } from '../src/extensions/pipelines/index.ts';
 import { generateSamples } from '../src/grpo/generate/samples.ts';
 import type { PromptGroup } from '../src/grpo/pipeline/types.ts';
 import { drawBounds, type SampleClaim, SampleVerifier, type Verdict } from '../src/extensions/rooms/index.ts';

@@ -1,8 +1,8 @@
 /** Provides the parts of a trainer that are extensions. Imported by the programs that train: see layers.test.ts. */
 
-import { AsyncGroups } from './grpo/pipeline/asyncGroups.ts';
-import { OverSampledGroups } from './grpo/pipeline/overSampling.ts';
-import { ReplayBuffer, ReplayedGroups } from './grpo/generate/replayBuffer.ts';
+import { AsyncGroups } from './extensions/pipelines/asyncGroups.ts';
+import { OverSampledGroups } from './extensions/pipelines/overSampling.ts';
+import { ReplayBuffer, ReplayedGroups } from './extensions/pipelines/replayBuffer.ts';
 import { pipelineSources } from './grpo/pipeline/source.ts';
 import { modelRewards } from './grpo/rewards/scoredTask.ts';
 

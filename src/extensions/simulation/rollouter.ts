@@ -1,5 +1,5 @@
 /**
- * A simulated rollouter, with the rules of src/grpo/pipeline/asyncGroups.ts. It starts groups as far ahead of the trainer as the
+ * A simulated rollouter, with the rules of src/extensions/pipelines/asyncGroups.ts. It starts groups as far ahead of the trainer as the
  * pipeline allows, assigns them to devices, and holds the finished ones.
  */
 

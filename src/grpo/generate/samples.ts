@@ -1,7 +1,7 @@
 /**
  * Generation of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and
  * each sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and
- * src/grpo/pipeline have the others.
+ * src/extensions/pipelines have the others.
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';

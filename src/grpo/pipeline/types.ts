@@ -5,7 +5,7 @@
 import type { SavedSample } from '../../rollout/agent/record.ts';
 import type { SourceOptions } from '../generate/samples.ts';
 import type { Metrics } from '../metrics.ts';
-import type { ExperienceRecord } from '../queue/types.ts';
+import type { ExperienceRecord } from './record.ts';
 import type { Problem } from '../../tasks/task.ts';
 
 /** Cost of one weight transfer. */

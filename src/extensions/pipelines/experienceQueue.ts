@@ -3,8 +3,8 @@
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
-import { fromBase64, toBase64 } from '../generate/sampleCodec.ts';
-import { bytesOf, type Column, type ExperienceRecord, uidOf } from './types.ts';
+import { fromBase64, toBase64 } from './sampleCodec.ts';
+import { bytesOf, type Column, type ExperienceRecord, uidOf } from '../../grpo/pipeline/record.ts';
 
 /** A waiting call: it retries at each change, and is removed when it succeeds. */
 interface Waiting {

@@ -5,10 +5,10 @@
 
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
 import { nextTask, samplesStarted } from '../../rollout/agent/yield.ts';
-import { type OutsideSpans, type SourceOptions, startGroups, stepOptions } from '../generate/samples.ts';
-import type { ProblemQueue } from '../generate/problems.ts';
-import type { Sample } from '../update/batch.ts';
-import type { PromptGroup, SavedGroup } from './types.ts';
+import { type OutsideSpans, type SourceOptions, startGroups, stepOptions } from '../../grpo/generate/samples.ts';
+import type { ProblemQueue } from '../../grpo/generate/problems.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import type { PromptGroup, SavedGroup } from '../../grpo/pipeline/types.ts';
 
 /** A started group. */
 export interface RunningGroup {

@@ -1,8 +1,8 @@
 /** Age of the weights that sampled a step's tokens: `training/off_policy/*` and verl's `fully_async/partial/*`. */
 
-import type { Metrics } from '../metrics.ts';
-import { versionsOf } from '../queue/records.ts';
-import type { Sample } from '../update/batch.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import { versionsOf } from './records.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
 
 /** Tokens of this age or older are counted together. */
 const OLDEST = 8;

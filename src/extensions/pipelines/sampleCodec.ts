@@ -6,7 +6,7 @@
 import { TOKEN_FIELD_NAMES, TOKEN_FIELDS, type TokenArrays, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Reward } from '../../tasks/task.ts';
-import type { Sample } from '../update/batch.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
 
 type Texts = { [N in TokenFieldName]?: string };
 

@@ -9,9 +9,9 @@ import { findFault, RESPONSE_FIELDS, SAMPLE_REQUIRED, type SampleArrays } from '
 import { STOP_REASONS } from '../../rollout/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
-import { withMissing } from '../generate/sampleCodec.ts';
-import type { Sample } from '../update/batch.ts';
-import type { Column, ExperienceRecord, Tags } from './types.ts';
+import { withMissing } from './sampleCodec.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import type { Column, ExperienceRecord, Tags } from '../../grpo/pipeline/record.ts';
 
 const FIELDS = ['promptIds', ...RESPONSE_FIELDS] as const;
 /** Columns whose name differs from their field's. */

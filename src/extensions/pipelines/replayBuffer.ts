@@ -7,11 +7,11 @@
 import { InputError } from '../../errors.ts';
 import { mulberry32 } from '../../model/random.ts';
 import { findFault, SAMPLE_REQUIRED } from '../../rollout/tokenLog.ts';
-import { grpo, std } from '../advantages/index.ts';
-import type { StatefulPart } from '../parts.ts';
-import type { Sample } from '../update/batch.ts';
+import { grpo, std } from '../../grpo/advantages/index.ts';
+import type { StatefulPart } from '../../grpo/parts.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
 import { decodeSample, encodeSample } from './sampleCodec.ts';
-import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from './samples.ts';
+import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from '../../grpo/generate/samples.ts';
 
 interface StoredGroup {
   /** Sum over the group's samples of |advantage| x std of the group's scores. */

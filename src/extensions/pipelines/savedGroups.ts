@@ -15,7 +15,7 @@ import {
   TURN_REQUIRED,
 } from '../../rollout/tokenLog.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
-import type { SavedGroup } from '../pipeline/types.ts';
+import type { SavedGroup } from '../../grpo/pipeline/types.ts';
 import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
 
 /** Returns groups as plain JSON. */

@@ -10,12 +10,17 @@
  * at its last token.
  */
 
-import { decodeGroups, encodeGroups } from '../generate/savedGroups.ts';
-import { type GeneratedStep, outsideSeconds, type SampleSource, type SourceOptions } from '../generate/samples.ts';
-import type { Sample } from '../update/batch.ts';
+import { decodeGroups, encodeGroups } from './savedGroups.ts';
+import {
+  type GeneratedStep,
+  outsideSeconds,
+  type SampleSource,
+  type SourceOptions,
+} from '../../grpo/generate/samples.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
 import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';
-import { NothingInFlight } from './nothingInFlight.ts';
-import type { SavedGroup } from './types.ts';
+import { NothingInFlight } from '../../grpo/pipeline/nothingInFlight.ts';
+import type { SavedGroup } from '../../grpo/pipeline/types.ts';
 
 /**
  * Trains on the first groups that are complete. A group's number is its problem's number, because groups outlive a

@@ -6,8 +6,8 @@
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
 import type { Problem } from '../../tasks/task.ts';
-import { decodeGroups, encodeGroups } from '../generate/savedGroups.ts';
-import type { PromptGroup, SavedGroup } from './types.ts';
+import { decodeGroups, encodeGroups } from './savedGroups.ts';
+import type { PromptGroup, SavedGroup } from '../../grpo/pipeline/types.ts';
 
 /** Counts of groups since the start of the run. */
 export interface Counts {

@@ -1,9 +1,9 @@
 /** Generates groups with the engine's own rollout, on the same device or on another one. */
 
-import { outsideSeconds, type SourceOptions } from '../generate/samples.ts';
-import { recordOf } from '../queue/records.ts';
+import { outsideSeconds, type SourceOptions } from '../../grpo/generate/samples.ts';
+import { recordOf } from './records.ts';
 import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
-import { checkpointEngineOf } from './sharedWeights.ts';
+import { checkpointEngineOf } from '../../grpo/pipeline/sharedWeights.ts';
 import {
   type CheckpointEngine,
   type PromptGroup,
@@ -11,7 +11,7 @@ import {
   type Rollouter,
   uidOfGroup,
   type SavedGroup,
-} from './types.ts';
+} from '../../grpo/pipeline/types.ts';
 
 /** Rollouter on the engine's own rollout. */
 export class LocalRollouter implements Rollouter {
