@@ -6,17 +6,11 @@ export { type JsonlOptions, type JsonlReward, jsonlTask } from './extensions/tas
 export type { JsonlFile, JsonlFiles } from './extensions/tasks/jsonl/file.ts';
 export { countdownTask } from './extensions/tasks/countdown.ts';
 export { reverseTextTask } from './extensions/tasks/reverseText.ts';
-export { engineJudge, type RubricJudge } from './tasks/rewards/rubric/judge.ts';
-export {
-  type Criterion,
-  type CriterionInput,
-  parseRubric,
-  type Rubric,
-  type RubricInput,
-  RUBRIC_PROMPT,
-} from './tasks/rewards/rubric/parse.ts';
-export { type RubricOptions, rubricReward } from './tasks/rewards/rubric/reward.ts';
-export { transformersJudge } from './tasks/rewards/rubric/transformersJudge.ts';
+export { engineJudge, type RubricJudge } from './extensions/rewards/rubric/judge.ts';
+export { type Criterion, parseRubric, type Rubric, RUBRIC_PROMPT } from './extensions/rewards/rubric/parse.ts';
+export type { CriterionInput, RubricInput } from './grpo/config/schema/reward.ts';
+export { type RubricOptions, rubricReward } from './extensions/rewards/rubric/reward.ts';
+export { transformersJudge } from './extensions/rewards/rubric/transformersJudge.ts';
 export { searchQaTask } from './extensions/tasks/searchQa.ts';
 export {
   answerTool,

@@ -4,7 +4,7 @@ import { AsyncGroups } from './extensions/pipelines/asyncGroups.ts';
 import { OverSampledGroups } from './extensions/pipelines/overSampling.ts';
 import { ReplayBuffer, ReplayedGroups } from './extensions/pipelines/replayBuffer.ts';
 import { pipelineSources } from './grpo/pipeline/source.ts';
-import { modelRewards } from './grpo/rewards/scoredTask.ts';
+import { modelRewards } from './grpo/generate/scoredTask.ts';
 
 pipelineSources.provide({
   async: (options, rollouter) => new AsyncGroups(options, rollouter),
@@ -16,4 +16,6 @@ pipelineSources.provide({
 });
 
 // Loaded when used, because few runs have reward models.
-modelRewards.provide(async (...args) => (await import('./grpo/rewards/modelRewards.ts')).withModelRewards(...args));
+modelRewards.provide(async (...args) =>
+  (await import('./extensions/rewards/modelRewards.ts')).withModelRewards(...args),
+);

@@ -25,7 +25,7 @@ const RUBRIC = 'RubricInput';
 export function printedInputs(): string {
   return [
     '/** Configs, as a user writes them. */',
-    `import type { ${RUBRIC} } from '../../tasks/rewards/rubric/parse.ts';`,
+    `import type { ${RUBRIC} } from './schema/reward.ts';`,
     ...interfaces(TRAIN_SCHEMA, 'TrainConfigInput', ''),
     ...interfaces(SFT_SCHEMA, 'SftConfigInput', 'Sft'),
   ].join('\n\n');

@@ -13,7 +13,7 @@ import { LiveRun, type LiveSettings, type Rules } from './live.ts';
 import type { Metrics } from './metrics.ts';
 import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
 import { sampleSource } from './pipeline/source.ts';
-import { ScoredTask } from './rewards/scoredTask.ts';
+import { ScoredTask } from './generate/scoredTask.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import { evaluationAt, goalReached, readsGreedy } from './stopWhen.ts';
 import { type Events, eventsOf, type GrpoTrainerOptions } from './trainerOptions.ts';

@@ -10,7 +10,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
-import { openGenerator } from '../../src/tasks/rewards/transformersModels.ts';
+import { openGenerator } from '../../src/extensions/rewards/transformersModels.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { bagClassifier, bagLogits, writeClassifier, writeGenerator } from '../onnxModels.ts';
 import { tinyConfig } from './tinyModel.ts';

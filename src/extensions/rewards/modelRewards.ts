@@ -17,15 +17,15 @@ import {
   generatorCompletion,
   judgeScorer,
   type Scorer,
-} from '../../tasks/rewards/modelReward.ts';
-import { engineJudge, type RubricJudge } from '../../tasks/rewards/rubric/judge.ts';
-import { parseRubric, type Rubric } from '../../tasks/rewards/rubric/parse.ts';
-import { rubricReward } from '../../tasks/rewards/rubric/reward.ts';
+} from './modelReward.ts';
+import { engineJudge, type RubricJudge } from './rubric/judge.ts';
+import { parseRubric, type Rubric } from './rubric/parse.ts';
+import { rubricReward } from './rubric/reward.ts';
 import type { Task } from '../../tasks/task.ts';
-import type { TrainConfig } from '../config/types.ts';
-import { GREEDY } from '../generate/options.ts';
-import { timedReward } from '../generate/score.ts';
-import type { TrainerEngine } from '../types.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { GREEDY } from '../../grpo/generate/options.ts';
+import { timedReward } from '../../grpo/generate/score.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
 
 /**
  * Returns the task with the weights of `config.reward`, and the scores of models added to its own rewards: named
@@ -80,8 +80,7 @@ function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEng
 /** Returns the model that decides a rubric's criteria. Throws if the engine was created without one. */
 async function rubricJudge({ reward, actor }: TrainConfig, engine: TrainerEngine): Promise<RubricJudge> {
   const { path, checkpoint } = reward.judge;
-  if (path !== undefined)
-    return (await import('../../tasks/rewards/rubric/transformersJudge.ts')).transformersJudge(path);
+  if (path !== undefined) return (await import('./rubric/transformersJudge.ts')).transformersJudge(path);
   const own = checkpoint !== undefined;
   const model = own ? engine.judgeModel : engine.reference;
   if (!model)

@@ -4,7 +4,7 @@ import { extensionPoint } from '../../extensionPoint.ts';
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
-import { hasRewardModels } from '../generate/options.ts';
+import { hasRewardModels } from './options.ts';
 import { type Rules, withRules } from '../live.ts';
 import type { TrainerEngine } from '../types.ts';
 

@@ -4,8 +4,8 @@
  */
 
 import { InputError } from '../../errors.ts';
-import { fillJudgePrompt, JUDGE_PROMPT, question } from './judgePrompt.ts';
-import type { Reward, ScoredSample, Task } from '../task.ts';
+import { fillJudgePrompt, JUDGE_PROMPT, question } from '../../tasks/rewards/judgePrompt.ts';
+import type { Reward, ScoredSample, Task } from '../../tasks/task.ts';
 import type { Classifier, Completion } from './transformersModels.ts';
 
 export type { Classifier, Completion } from './transformersModels.ts';

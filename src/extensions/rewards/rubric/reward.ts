@@ -1,9 +1,10 @@
 /** The reward of a rubric: scores each criterion by the probabilities of the judge's choices. */
 
 import { InputError } from '../../../errors.ts';
-import type { Reward, ScoredSample, Task } from '../../task.ts';
+import type { Reward, ScoredSample, Task } from '../../../tasks/task.ts';
 import { batched, type RubricJudge } from './judge.ts';
-import { parseRubric, type Criterion, type RubricInput } from './parse.ts';
+import type { RubricInput } from '../../../grpo/config/schema/reward.ts';
+import { parseRubric, type Criterion } from './parse.ts';
 import { judgedSample, type JudgedSample } from './prompt.ts';
 
 /** Limits of a rubric's judge, and the rule to which its scores are added. */

@@ -3,8 +3,8 @@
 import { concat } from '../../../concat.ts';
 import type { SequenceGroup } from '../../../model/packing.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
-import type { ScoredSample } from '../../task.ts';
-import { fillTemplate, question } from '../judgePrompt.ts';
+import type { ScoredSample } from '../../../tasks/task.ts';
+import { fillTemplate, question } from '../../../tasks/rewards/judgePrompt.ts';
 import type { Criterion, Rubric } from './parse.ts';
 
 /** Criteria of one sample, laid out for a model that sums log-probs. */
