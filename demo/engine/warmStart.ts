@@ -2,9 +2,14 @@
  * Handles recipes whose `model.path` is the config of a supervised run: trains that model first, once, and keeps it in the browser's files.
  */
 
-import { parseSftConfig } from '../../src/grpo/config/text.ts';
-import type { SftConfig } from '../../src/grpo/config/sftSchema.ts';
-import { trainSupervised, exampleStream, freshModel, generatedTokenizer } from '../../src/extensions/sft/index.ts';
+import {
+  exampleStream,
+  freshModel,
+  generatedTokenizer,
+  parseSftConfig,
+  type SftConfig,
+  trainSupervised,
+} from '../../src/extensions/sft/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { optimizerOf } from '../../src/model/optimizer/spec.ts';

@@ -101,7 +101,7 @@ test('publint and attw report nothing about the package', () => {
  */
 const inputsCheck = (types: string): string => `
 import type { TRAIN_SCHEMA } from '${types}/src/grpo/config/schema/index.ts';
-import type { SFT_SCHEMA } from '${types}/src/grpo/config/sftSchema.ts';
+import type { SFT_SCHEMA } from '${types}/src/extensions/sft/schema.ts';
 import type { InferInput } from 'valibot';
 import type { SftConfigInput, TrainConfigInput } from 'webgrpo';
 

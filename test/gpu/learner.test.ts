@@ -8,7 +8,7 @@ import { askedLength, config, grpo, promptOf, rewardOf } from '../../examples/gr
 import { moveTo } from '../../examples/resume-loop.ts';
 import { imitate } from '../../examples/sft-loop.ts';
 import { InputError, UserCodeError } from '../../src/errors.ts';
-import { resolveSftConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveSftConfig } from '../../src/extensions/sft/resolve.ts';
 import { Learner, type TrainRow } from '../../src/extensions/learner/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { trainSupervised } from '../../src/extensions/sft/sft.ts';

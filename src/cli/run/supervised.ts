@@ -10,11 +10,11 @@ import {
   freshModelConfig,
   generatedTokenizer,
   isGsm8k,
+  type SftConfig,
   type TokenizerOnly,
   trainSupervised,
 } from '../../extensions/sft/index.ts';
 import { promptLosses } from '../../extensions/checks/index.ts';
-import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { InputError, StoppedError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';

@@ -12,7 +12,7 @@ import { keyedRng } from '../../tasks/random.ts';
 import { demonstration, demonstrationTokens, swapOnlyIn } from './demonstrations.ts';
 import { exampleOf, taskTokenizer } from './taskExamples.ts';
 import type { Task } from '../../tasks/task.ts';
-import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import type { SftConfig } from './schema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
 
 /** True if the task is GSM8K, which has its own traces and tokenizer. */

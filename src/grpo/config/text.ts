@@ -3,13 +3,12 @@
 import { ConfigError, InputError } from '../../errors.ts';
 import { blameOverride, layOverrides, type Override, readOverride } from './overrides.ts';
 import { contradiction, foreignClip } from './recipeNotes.ts';
-import { resolveSftTree, resolveTrainTree } from './resolve.ts';
-import type { SftConfig } from './sftSchema.ts';
+import { resolveTrainTree } from './resolve.ts';
 import { isTree, show, type Tree } from './tree.ts';
 import type { TrainConfig } from './types.ts';
 import { readYaml } from './yaml.ts';
 
-interface ParseOptions {
+export interface ParseOptions {
   /** Name of the text in errors: a file name. */
   source: string;
   /**
@@ -39,14 +38,6 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
   return config;
 }
 
-/** Parses a supervised run's YAML. Throws InputError. */
-export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
-  const { file, overrides, tree } = readTrees(yaml, options);
-  if ('actor' in file && 'rollout' in file)
-    throw new InputError(`${options.source} is the config of GRPO training. Start it with webgrpo train.`);
-  return resolveUnder(overrides, () => resolveSftTree(tree, options.source));
-}
-
 /** True for the keys that only supervised runs have. */
 function isSupervised({ optim, data, model }: Tree): boolean {
   const has = (part: unknown, key: string) => isTree(part) && key in part;
@@ -54,7 +45,7 @@ function isSupervised({ optim, data, model }: Tree): boolean {
 }
 
 /** Returns the file, and the file with the overrides applied. */
-function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
+export function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
   const file = readTree(yaml, source);
   const read = overrides.map(readOverride);
   return { file, overrides: read, ...layOverrides(file, read) };
@@ -69,7 +60,7 @@ function readTree(yaml: string, source: string): Tree {
 }
 
 /** Runs `resolve`. If an override set the refused value, the error names the override instead of the file. */
-function resolveUnder<T>(overrides: readonly Override[], resolve: () => T): T {
+export function resolveUnder<T>(overrides: readonly Override[], resolve: () => T): T {
   try {
     return resolve();
   } catch (error) {

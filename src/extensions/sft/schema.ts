@@ -1,7 +1,7 @@
 /** Schema of a supervised run's YAML (`webgrpo sft`), which gives GRPO its warm start. */
 
 import * as v from 'valibot';
-import { taskModule } from './schema/data.ts';
+import { taskModule } from '../../grpo/config/schema/data.ts';
 import {
   ANY,
   SHARE,
@@ -15,9 +15,9 @@ import {
   part,
   positive,
   requiredText,
-} from './keys.ts';
-import { optimizerKeys } from './schema/actor.ts';
-import { logger } from './schema/trainer.ts';
+} from '../../grpo/config/keys.ts';
+import { optimizerKeys } from '../../grpo/config/schema/actor.ts';
+import { logger } from '../../grpo/config/schema/trainer.ts';
 
 const model = part({
   path: text(undefined, 'Checkpoint to start from. Default: randomly initialised weights of the sizes below.'),
