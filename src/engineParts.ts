@@ -1,6 +1,10 @@
-/** Provides the parts of engines and checkpoints that are extensions. Imported by the programs that open models: see layers.test.ts. */
+/** Provides the parts of engines that are extensions. Imported by the programs that create engines: see layers.test.ts. */
 
-import { ggufReader } from './model/checkpoint/open.ts';
+import './modelParts.ts';
+import { guidesFor } from './rollout/constrained/guides.ts';
+import { draftedTokens } from './rollout/server/tokenSource.ts';
+import { turnGuides } from './rollout/server/tokenWatchers.ts';
+import { DraftedTokens } from './rollout/speculative/draftedTokens.ts';
 
-// Loaded when used, because few models are GGUF files.
-ggufReader.provide(async (files, name) => (await import('./extensions/gguf/readGguf.ts')).readGguf(files, name));
+turnGuides.provide(guidesFor);
+draftedTokens.provide((decoder, options) => new DraftedTokens(decoder, options));

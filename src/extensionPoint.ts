@@ -7,8 +7,8 @@ export interface ExtensionPoint<T> {
 }
 
 /**
- * Creates a place for one part. Programs fill all of them: they import `src/engineParts.ts` for an engine, and `src/trainerParts.ts` for a
- * trainer.
+ * Creates a place for one part. Programs fill them: `src/modelParts.ts` is imported to open models, `src/engineParts.ts` to create engines,
+ * and `src/trainerParts.ts` to train.
  * @param what subject of the error if a program has not
  */
 export function extensionPoint<T>(what: string): ExtensionPoint<T> {
@@ -19,7 +19,7 @@ export function extensionPoint<T>(what: string): ExtensionPoint<T> {
     },
     get() {
       if (given !== undefined) return given;
-      throw new Error(`${what}: no extension provides it. Import src/engineParts.ts and src/trainerParts.ts.`);
+      throw new Error(`${what}: no extension provides it. Import src/engineParts.ts and src/trainerParts.ts first.`);
     },
   };
 }

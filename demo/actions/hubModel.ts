@@ -1,6 +1,6 @@
 /** Describes a model of the hub or of a GGUF file before it is trained: its properties, its costs, and the recipe to train it with. */
 
-import '../../src/engineParts.ts';
+import '../../src/modelParts.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { bindingBytes, requestAdapter } from '../../src/gpu/adapter.ts';
 import { lookUpModel } from '../../src/model/checkpoint/hub.ts';

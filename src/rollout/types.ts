@@ -1,11 +1,19 @@
 /** Messages between agent loops (main thread) and the rollout server (GPU worker). */
 
-import type { ArgumentSchema } from '../tasks/toolSchema.ts';
-import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
+import type { ArgumentSchema, ToolSchema } from '../tasks/toolSchema.ts';
 import type { TurnSpan } from './server/turnClock.ts';
 import type { DrawnSoFar, SampleArrays } from './tokenLog.ts';
 
 export type { DrawnSoFar } from './tokenLog.ts';
+
+/** Call signature of a tool, as plain data, so that it can be sent to a worker. */
+export interface CallableTool {
+  name: string;
+  parameters: ToolSchema;
+}
+
+/** Same names as `rollout.multiTurn.format`. */
+export type CallFormat = 'hermes' | 'qwen3_coder' | 'glm' | 'llama3_json';
 
 /** Sampling settings of a turn. */
 export interface SamplingParams {
@@ -54,6 +62,13 @@ export interface SamplingParams {
   /** Number of most likely tokens to return at each position, at most 8; 0 = off. */
   topLogprobs?: number;
 }
+
+/** The settings that constrain a turn. */
+export type TurnConstraint = Pick<SamplingParams, 'toolCalls' | 'toolCallFormat' | 'requiredCalls' | 'jsonSchema'>;
+
+/** True if some tokens of the turn are not allowed. */
+export const isConstrained = ({ toolCalls = [], jsonSchema }: TurnConstraint): boolean =>
+  toolCalls.length > 0 || jsonSchema !== undefined;
 
 /**
  * One turn of one sample, as in verl's server mode. The context is always the full token sequence so far. The engine

@@ -5,7 +5,7 @@
 import * as Comlink from 'comlink';
 import tokenizerConfigJson from '../../checkpoints/gsm8k-tool/tokenizer_config.json';
 import tokenizerJson from '../../checkpoints/gsm8k-tool/tokenizer.json';
-import '../../src/engineParts.ts';
+import '../../src/modelParts.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { newCounters } from '../../src/gpu/counters.ts';
 import { collectWeights } from '../../src/model/checkpoint/checkpoint.ts';

@@ -2,16 +2,9 @@
 
 import { ByteAutomaton, DEAD, oneOf } from './byteAutomaton.ts';
 import { advance, prefixFunction } from '../decode/stopStrings.ts';
-import type { SamplingParams } from '../types.ts';
+import type { CallableTool, CallFormat, TurnConstraint } from '../types.ts';
 import { value } from './jsonGrammar.ts';
-import { CALL_OPENS, callsGrammar, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
-
-/** The settings that constrain a turn. */
-export type TurnConstraint = Pick<SamplingParams, 'toolCalls' | 'toolCallFormat' | 'requiredCalls' | 'jsonSchema'>;
-
-/** True if some tokens of the turn are not allowed. */
-export const isConstrained = ({ toolCalls = [], jsonSchema }: TurnConstraint): boolean =>
-  toolCalls.length > 0 || jsonSchema !== undefined;
+import { CALL_OPENS, callsGrammar, toolCallGrammar } from './toolGrammar.ts';
 
 export interface CallLanguage {
   /** True if a complete turn cannot be followed by any other text. */

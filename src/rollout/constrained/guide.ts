@@ -9,7 +9,9 @@
 import { InputError } from '../../errors.ts';
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';
-import { type CallLanguage, type TurnConstraint, turnLanguage } from './callLanguage.ts';
+import type { TurnGuide } from '../server/job.ts';
+import type { TurnConstraint } from '../types.ts';
+import { type CallLanguage, turnLanguage } from './callLanguage.ts';
 import { TokenTrie } from './trie.ts';
 
 interface Allowed {
@@ -29,7 +31,7 @@ const ENDED = -2;
 const FAR = 0xffff;
 
 /** One turn under a guide, token by token. */
-export class GuidedTurn {
+export class GuidedTurn implements TurnGuide {
   readonly #guide: CallGuide;
   #state: number;
 

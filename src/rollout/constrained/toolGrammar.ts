@@ -1,18 +1,10 @@
 /** Grammar of valid tool calls, built from the tools' schemas, in the formats that tools/parser.ts reads. */
 
 import { InputError } from '../../errors.ts';
-import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
+import type { ArgumentSchema } from '../../tasks/toolSchema.ts';
+import type { CallableTool, CallFormat } from '../types.ts';
 import { bytes, literal, many, oneOf, optional, type Pattern, sequence } from './byteAutomaton.ts';
 import { json, object, rawText, space, value } from './jsonGrammar.ts';
-
-/** Call signature of a tool, as plain data, so that it can be sent to a worker. */
-export interface CallableTool {
-  name: string;
-  parameters: ToolSchema;
-}
-
-/** Same names as `rollout.multiTurn.format`. */
-export type CallFormat = 'hermes' | 'qwen3_coder' | 'glm' | 'llama3_json';
 
 export const CALL_OPENS = '<tool_call>';
 const CALL_CLOSES = '</tool_call>';

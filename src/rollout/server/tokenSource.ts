@@ -4,6 +4,7 @@
  * speculative decoding (guessed tokens).
  */
 
+import { extensionPoint } from '../../extensionPoint.ts';
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Job, RunningJob } from './job.ts';
@@ -35,6 +36,22 @@ export interface TokenSource {
   /** Called after a pass without prefill that sampled `drawn` tokens in `milliseconds`. */
   passFinished(kind: 'draft' | 'steps', milliseconds: number, drawn: number): void;
 }
+
+/** Settings of speculative decoding. */
+export interface SpeculativeOptions {
+  /** Maximum number of tokens per guess. */
+  maxDraftTokens: number;
+  /** Number of last tokens that must have occurred before. */
+  minNgram: number;
+  /** Finished samples stored for each prompt. */
+  history: number;
+  /** True to guess only while a token takes less time with guesses than without. */
+  adapt: boolean;
+}
+
+/** Creates a source that guesses tokens and has a pass check several at once. */
+export const draftedTokens =
+  extensionPoint<(decoder: SlotDecoder, options: SpeculativeOptions) => TokenSource>('Speculative decoding');
 
 /** Plain decoding: each token is sampled from the model's distribution, with a mask if a tool call must stay valid. */
 export class SampledTokens implements TokenSource {

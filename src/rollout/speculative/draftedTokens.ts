@@ -2,10 +2,10 @@
 
 import type { Job, RunningJob } from '../server/job.ts';
 import type { SlotDecoder } from '../server/slotDecoder.ts';
-import { type DecodePlan, SampledTokens, type TokenSource } from '../server/tokenSource.ts';
+import { type DecodePlan, SampledTokens, type SpeculativeOptions, type TokenSource } from '../server/tokenSource.ts';
 import type { GenerateRequest } from '../types.ts';
 import { fitDrafts, layOutDrafts } from './draftRows.ts';
-import { NgramProposer, type SpeculativeOptions } from './ngramProposer.ts';
+import { NgramProposer } from './ngramProposer.ts';
 import { SpeculationGate } from './speculationGate.ts';
 
 /** Decode steps between two read-backs, after which new guesses can be made. */

@@ -4,16 +4,7 @@
  * sample of the same prompt, from this or an earlier training step. Runs on the host only.
  */
 
-export interface SpeculativeOptions {
-  /** Maximum number of tokens per guess. */
-  maxDraftTokens: number;
-  /** Number of last tokens that must have occurred before. */
-  minNgram: number;
-  /** Finished samples stored for each prompt. */
-  history: number;
-  /** True to guess only while a token takes less time with guesses than without. */
-  adapt: boolean;
-}
+import type { SpeculativeOptions } from '../server/tokenSource.ts';
 
 /** Maximum number of prompts whose samples are stored; the least recently used one is dropped first. */
 const MAX_PROMPTS = 4096;
