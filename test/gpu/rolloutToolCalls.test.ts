@@ -6,7 +6,7 @@ import { packGroups } from '../../src/model/packing.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { CallGuide } from '../../src/rollout/constrained/guide.ts';
+import { CallGuide } from '../../src/extensions/constrained/guide.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import type { CallFormat, GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';

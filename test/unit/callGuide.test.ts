@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
-import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton.ts';
-import { CallGuide } from '../../src/rollout/constrained/guide.ts';
+import { ByteAutomaton, DEAD } from '../../src/extensions/constrained/byteAutomaton.ts';
+import { CallGuide } from '../../src/extensions/constrained/guide.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
-import { toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
+import { toolCallGrammar } from '../../src/extensions/constrained/toolGrammar.ts';
 import {
   parseGlm,
   parseHermes,

@@ -1,6 +1,6 @@
-/** Converts the JSON schema of a `response_format` to the form that the grammar accepts (rollout/constrained/jsonGrammar.ts). */
+/** Converts the JSON schema of a `response_format` to the form that the grammar accepts of `constrained`. */
 
-import { MAX_RANGE } from '../../../rollout/constrained/jsonGrammar.ts';
+import { MAX_RANGE } from '../../constrained/index.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
 import { refuse } from './apiError.ts';
 

@@ -1,8 +1,8 @@
 /** Rows of a pass that checks guessed tokens. Each sequence has one row for its last token and one for every guess. */
 
-import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
-import type { RunningJob } from '../server/job.ts';
-import type { SlotDecoder } from '../server/slotDecoder.ts';
+import type { DraftCheck, PrefillRows } from '../../rollout/decode/decoder.ts';
+import type { RunningJob } from '../../rollout/server/job.ts';
+import type { SlotDecoder } from '../../rollout/server/slotDecoder.ts';
 
 /** Same value as in accept_draft.wgsl. */
 const NO_GUESS = 0xffffffff;

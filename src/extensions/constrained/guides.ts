@@ -1,7 +1,7 @@
 /** Guides of an engine's constrained turns. */
 
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
-import type { SamplingParams, TurnConstraint } from '../types.ts';
+import type { SamplingParams, TurnConstraint } from '../../rollout/types.ts';
 import { CallGuide, GuidedTurn } from './guide.ts';
 import { TokenTrie } from './trie.ts';
 

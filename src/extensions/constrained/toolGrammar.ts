@@ -2,7 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { ArgumentSchema } from '../../tasks/toolSchema.ts';
-import type { CallableTool, CallFormat } from '../types.ts';
+import type { CallableTool, CallFormat } from '../../rollout/types.ts';
 import { bytes, literal, many, oneOf, optional, type Pattern, sequence } from './byteAutomaton.ts';
 import { json, object, rawText, space, value } from './jsonGrammar.ts';
 

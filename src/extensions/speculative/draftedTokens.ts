@@ -1,9 +1,14 @@
 /** Speculative decoding: guesses the next tokens of each sequence and has one pass check them, if that is faster. */
 
-import type { Job, RunningJob } from '../server/job.ts';
-import type { SlotDecoder } from '../server/slotDecoder.ts';
-import { type DecodePlan, SampledTokens, type SpeculativeOptions, type TokenSource } from '../server/tokenSource.ts';
-import type { GenerateRequest } from '../types.ts';
+import type { Job, RunningJob } from '../../rollout/server/job.ts';
+import type { SlotDecoder } from '../../rollout/server/slotDecoder.ts';
+import {
+  type DecodePlan,
+  SampledTokens,
+  type SpeculativeOptions,
+  type TokenSource,
+} from '../../rollout/server/tokenSource.ts';
+import type { GenerateRequest } from '../../rollout/types.ts';
 import { fitDrafts, layOutDrafts } from './draftRows.ts';
 import { NgramProposer } from './ngramProposer.ts';
 import { SpeculationGate } from './speculationGate.ts';

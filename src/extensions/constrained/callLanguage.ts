@@ -1,8 +1,8 @@
 /** Follows a turn's text byte by byte, in and out of tool calls. */
 
 import { ByteAutomaton, DEAD, oneOf } from './byteAutomaton.ts';
-import { advance, prefixFunction } from '../decode/stopStrings.ts';
-import type { CallableTool, CallFormat, TurnConstraint } from '../types.ts';
+import { advance, prefixFunction } from '../../rollout/decode/stopStrings.ts';
+import type { CallableTool, CallFormat, TurnConstraint } from '../../rollout/types.ts';
 import { value } from './jsonGrammar.ts';
 import { CALL_OPENS, callsGrammar, toolCallGrammar } from './toolGrammar.ts';
 

@@ -9,8 +9,8 @@
 import { InputError } from '../../errors.ts';
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';
-import type { TurnGuide } from '../server/job.ts';
-import type { TurnConstraint } from '../types.ts';
+import type { TurnGuide } from '../../rollout/server/job.ts';
+import type { TurnConstraint } from '../../rollout/types.ts';
 import { type CallLanguage, turnLanguage } from './callLanguage.ts';
 import { TokenTrie } from './trie.ts';
 

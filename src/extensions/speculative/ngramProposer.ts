@@ -4,7 +4,7 @@
  * sample of the same prompt, from this or an earlier training step. Runs on the host only.
  */
 
-import type { SpeculativeOptions } from '../server/tokenSource.ts';
+import type { SpeculativeOptions } from '../../rollout/server/tokenSource.ts';
 
 /** Maximum number of prompts whose samples are stored; the least recently used one is dropped first. */
 const MAX_PROMPTS = 4096;
