@@ -10,7 +10,7 @@ import { Application } from 'typedoc';
 import { ROOT } from './setup.mjs';
 
 /** Names documented elsewhere: settings in docs/reference/config.md; an error's name is its class. */
-const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
+const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\/|src\/extensions\/sft\/schema/;
 
 /** Package entry that is not in the reference: a worker script without exports. */
 const NO_ENTRY = './worker';
