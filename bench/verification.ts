@@ -6,6 +6,7 @@
  */
 
 import { readFileSync, writeFileSync } from 'node:fs';
+import '../src/modelParts.ts';
 import '../src/trainerParts.ts';
 import { readArgs } from '../src/cli/args.ts';
 import type { TrainConfig } from '../src/grpo/config/types.ts';

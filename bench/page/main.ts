@@ -2,6 +2,7 @@
 
 import { fetchConfig } from '../../demo/engine/configs.ts';
 import { fetchShipped } from '../../demo/engine/files.ts';
+import '../../src/modelParts.ts';
 import '../../src/trainerParts.ts';
 import { Gpu } from '../../src/gpu/device.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
