@@ -9,7 +9,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completedConfig } from '../../grpo/generate/trainingSet.ts';
 import { CancelledError } from '../../grpo/generate/samples.ts';
-import type { RollouterFactory } from '../../grpo/pipeline/types.ts';
+import type { RollouterFactory } from '../../grpo/pipeline/source.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {

@@ -7,7 +7,10 @@ import { type InFlight, PlainGroups, type SampleSource, type SourceOptions } fro
 import type { StatefulParts } from '../parts.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
 import { pipelineOf } from './settings.ts';
-import type { RollouterFactory } from './types.ts';
+import type { PutRecords, Rollouter } from './types.ts';
+
+/** Creates the rollouter, which delivers its records through `put`. */
+export type RollouterFactory = (source: SourceOptions, put: PutRecords) => Rollouter;
 
 interface Given {
   /** Replaces the configured source. */

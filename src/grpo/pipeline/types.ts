@@ -3,7 +3,6 @@
  */
 
 import type { SavedSample } from '../../rollout/agent/record.ts';
-import type { SourceOptions } from '../generate/samples.ts';
 import type { Metrics } from '../metrics.ts';
 import type { ExperienceRecord } from './record.ts';
 import type { Problem } from '../../tasks/task.ts';
@@ -91,6 +90,3 @@ export interface Rollouter {
   /** Cancels all groups. No sample of theirs is delivered afterwards. */
   close(): Promise<void>;
 }
-
-/** Creates the rollouter, which delivers its records through `put`. */
-export type RollouterFactory = (source: SourceOptions, put: PutRecords) => Rollouter;
