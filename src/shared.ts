@@ -1,6 +1,6 @@
 /**
  * Entries that users register by name, such as losses, for all copies of the library in this process. The installed command
- * line contains its own copy, while a module of `--import` imports another. Also parts of the core that extensions provide.
+ * line contains its own copy, while a module of `--import` imports another.
  */
 
 type Add = (name: string, entry: unknown) => void;
@@ -39,29 +39,3 @@ export function shareEntries<T>(kind: string, add: (name: string, entry: T) => v
 
 /** Returns the number of registrations in this process. */
 export const sharedCount = (): number => shared.count;
-
-/** A part of the core that an extension provides, so that the core imports no extension. */
-export interface ExtensionPoint<T> {
-  /** Provides the part. */
-  provide(part: T): void;
-  /** Returns the part. Throws if it was not provided. */
-  get(): T;
-}
-
-/**
- * Creates a place for one part. Programs fill them: `src/modelParts.ts` is imported to open models, `src/engineParts.ts` to create engines,
- * and `src/trainerParts.ts` to train.
- * @param what subject of the error if a program has not
- */
-export function extensionPoint<T>(what: string): ExtensionPoint<T> {
-  let given: T | undefined;
-  return {
-    provide(part) {
-      given = part;
-    },
-    get() {
-      if (given !== undefined) return given;
-      throw new Error(`${what}: no extension provides it. Import src/engineParts.ts and src/trainerParts.ts first.`);
-    },
-  };
-}

@@ -1,6 +1,6 @@
 /** A task with the rewards that training uses. */
 
-import { extensionPoint } from '../../shared.ts';
+import { extensionPoint } from '../../extensionPoint.ts';
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';

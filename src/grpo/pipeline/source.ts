@@ -1,6 +1,6 @@
 /** Chooses the source of a step's samples. */
 
-import { extensionPoint } from '../../shared.ts';
+import { extensionPoint } from '../../extensionPoint.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { FilteredGroups } from '../generate/filterGroups.ts';
 import { type InFlight, PlainGroups, type SampleSource, type SourceOptions } from '../generate/samples.ts';

@@ -8,7 +8,7 @@ import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
 import { InputError } from '../../errors.ts';
-import { extensionPoint } from '../../shared.ts';
+import { extensionPoint } from '../../extensionPoint.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
 import {

@@ -4,7 +4,7 @@
  * speculative decoding (guessed tokens).
  */
 
-import { extensionPoint } from '../../shared.ts';
+import { extensionPoint } from '../../extensionPoint.ts';
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Job, RunningJob } from './job.ts';

@@ -1,6 +1,6 @@
 /** Creates the stop-string matcher and the tool-call guide of each request. Reads the vocabulary at first use. */
 
-import { extensionPoint } from '../../shared.ts';
+import { extensionPoint } from '../../extensionPoint.ts';
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { StopMatcher } from '../decode/stopStrings.ts';
 import { type GenerateRequest, isConstrained, type SamplingParams } from '../types.ts';
