@@ -55,7 +55,10 @@ const GPU_TESTS = {
 /** What all programs import, and tests of single modules lack. */
 const PARTS = ['src/engineParts.ts', 'src/trainerParts.ts'];
 
-const UNIT_TESTS = { environment: 'node', setupFiles: PARTS, ...GUARD } as const;
+/** Files that share a module graph leave it as they found it. */
+const REGISTERED = 'test/registered.ts';
+
+const UNIT_TESTS = { environment: 'node', ...GUARD };
 
 /** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
@@ -73,13 +76,18 @@ export default defineConfig({
         test: {
           ...UNIT_TESTS,
           ...{ name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
+          setupFiles: [...PARTS, REGISTERED],
           maxWorkers: 2, // by default one on two cores, and Chromium beside it ends first
         },
       },
       {
         extends: true,
         // Many of these tests wait for processes and servers, so more tests than cores run at the same time.
-        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 4, sequence: { groupOrder: 1 } },
+        test: {
+          ...UNIT_TESTS,
+          ...{ name: 'unit-isolated', include: ISOLATED, setupFiles: PARTS },
+          ...{ maxWorkers: 4, sequence: { groupOrder: 1 } },
+        },
       },
       {
         extends: true,
@@ -90,7 +98,7 @@ export default defineConfig({
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
-          setupFiles: [...PARTS, 'test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
+          setupFiles: [...PARTS, 'test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts', REGISTERED],
           pool: 'forks',
         },
       },
@@ -102,7 +110,7 @@ export default defineConfig({
           include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
           // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
-          setupFiles: [...PARTS, 'test/gpu/setup.shared.ts'],
+          setupFiles: [...PARTS, 'test/gpu/setup.shared.ts', REGISTERED],
           browser: {
             enabled: true,
             headless: true,

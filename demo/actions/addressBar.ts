@@ -35,7 +35,7 @@ export function followSettings(): void {
   });
 }
 
-/** Returns the parameters of a config: its differences from the recipe of its name, or from the default recipe. */
+/** Returns the address parameters for a config: its differences from the recipe with the config's name, or from the default recipe. */
 async function settingsFor(of: TrainConfig): Promise<URLSearchParams> {
   const opened = form.recipe.value;
   if (opened && opened.name === of.name) return settingsOf(of, opened.name, opened.text);

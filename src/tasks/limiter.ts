@@ -1,6 +1,9 @@
 import { InputError } from '../errors.ts';
 
-/** Runs at most `most` works concurrently, in order of arrival. Throws InputError unless `most` is at least 1. */
+/**
+ * Returns a function that runs at most `most` async calls at the same time, in order of arrival. Throws InputError unless `most` is at
+ * least 1.
+ */
 export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more.`);
   let running = 0;
@@ -11,7 +14,7 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
     try {
       return await work();
     } finally {
-      // Pass the slot directly to the next waiting call.
+      // The slot is passed directly to the next waiting call.
       const next = waiting.shift();
       if (next) next();
       else running--;

@@ -48,7 +48,7 @@ const configOf = ({ groups = 4, n = 2, steps = 6, pipeline = 'fully-async', asyn
     ...(algorithm && { algorithm }),
   } as never);
 
-/** Returns a random few milliseconds, or the delay that `slow` returns for the problem. */
+/** Returns the milliseconds that a sample takes: a random few, or those that `slow` returns for the problem. */
 const paced = (seed: number, slow: (number: number) => number | Promise<void> | undefined = () => undefined): Pace => {
   const uniform = mulberry32(seed);
   return ({ requestId }: GenerateRequest) => slow(Number(requestId.split('.')[1])) ?? uniform() * 6;
@@ -189,7 +189,7 @@ describe('with any settings and any sample times', () => {
     expect(allGroups(steps)).toHaveLength(1000);
     expect(run.problems.position).toBe(1000 + dropped);
     expect(run.source.inFlightNumbers).toEqual([]);
-    // At most half a batch of groups, a few hundred bytes each, is left over at any time.
+    // The queue never has more than the groups of half a batch, each of a few hundred bytes.
     for (const { metrics } of steps) expect(metrics['fully_async/monitor/queue_groups']).toBeLessThanOrEqual(10);
   });
 
@@ -247,7 +247,7 @@ describe("verl's modes, by what is trained on", () => {
     const engines: PacedEngine[] = [];
     const untilSync = (number: number) => {
       const engine = engines[0];
-      // Except the last ones, which the last step waits for.
+      // The samples of every fourth group wait for the next sync, but not beyond the last sync (version 4).
       return number % 4 === 3 ? engine.reaches(Math.min(engine.version + 1, 4)) : undefined;
     };
     const { partial, run, steps } = await staleness(
@@ -300,7 +300,7 @@ describe('what repeats exactly, however long samples take', () => {
 });
 
 describe('rules that leave groups out', () => {
-  /** 12 steps in which group 1 ends two syncs late. */
+  /** Runs 12 steps in which group 1 ends two weight syncs late. */
   const withLateGroup = (asyncTraining: Record<string, unknown>): Promise<Step[]> => {
     const run: Run = new Run(
       configOf({ steps: 12, asyncTraining }),
@@ -455,7 +455,7 @@ test('a cancelled step does not affect the next checkpoint: no group is lost, an
   cancel(new CancelledError('Nobody is here.'));
   await expect(third).rejects.toBeInstanceOf(CancelledError);
   come();
-  // The trainer closes its source after a failed step, and at its end.
+  // The trainer must close its source of groups after a failed step, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
   run.source.restore(undefined, { inFlightNumbers, vocabSize: 512 });

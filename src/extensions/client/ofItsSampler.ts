@@ -1,15 +1,15 @@
 import type { Generation, SamplingParams } from '../../rollout/types.ts';
 import type { CallRequest } from './api/request.ts';
 
-/** Parameters that change which tokens are sampled, with the values that turn them off. */
+/** Sampling parameters that change the distribution from which tokens are sampled, each with its neutral value. */
 const SAMPLER = {
   ...{ topP: 1, topK: 0, minP: 0, minNewTokens: 0 },
   ...{ repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0 },
 } satisfies Partial<SamplingParams>;
 
 /**
- * Returns the tokens with the log-probs of the distribution that they were sampled from, if the request changed that distribution. The
- * ratio of the loss then starts from the sampler, and not from a policy that did not sample these tokens.
+ * Returns the tokens with the log-probs under the distribution from which they were sampled, if parameters of the request changed this
+ * distribution. The importance ratio in the loss then refers to the distribution that was really sampled.
  */
 export function ofItsSampler(
   generation: Generation,

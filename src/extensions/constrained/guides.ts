@@ -5,13 +5,13 @@ import type { SamplingParams, TurnConstraint } from '../../rollout/types.ts';
 import { CallGuide, GuidedTurn } from './guide.ts';
 import { TokenTrie } from './trie.ts';
 
-/** Guides that are kept. Clients can send any number of schemas, and a guide caches masks of the vocabulary. */
+/** Maximum number of cached guides. Clients can send any number of schemas, and each guide caches masks of the vocabulary. */
 const MAX_GUIDES = 32;
 
 /** Returns a function that starts the guide of a turn. Turns with the same constraint share its masks. */
 export function guidesFor(vocabulary: Vocabulary, vocabSize: number): (sampling: SamplingParams) => GuidedTurn {
   const trie = new TokenTrie(vocabulary, vocabSize);
-  /** Guides by their constraint, as JSON; the last used is the last. */
+  /** Guides by their constraint as JSON, the most recently used one last. */
   const guides = new Map<string, CallGuide>();
   return ({ toolCalls, toolCallFormat, requiredCalls, jsonSchema, stopTokenIds }) => {
     const constraint = { toolCalls, toolCallFormat, requiredCalls, jsonSchema, stopTokenIds } as TurnConstraint;

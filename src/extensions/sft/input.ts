@@ -3,5 +3,5 @@
 import type * as v from 'valibot';
 import type { SFT_SCHEMA } from './schema.ts';
 
-/** A supervised run, as a user writes it. */
+/** Config of a supervised run, as a user writes it. */
 export type SftConfigInput = v.InferInput<typeof SFT_SCHEMA>;

@@ -11,10 +11,10 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
   return resolveSftTree(tree, source);
 }
 
-/** Like `resolveSftConfig`, for the content of a file. */
+/** Like `resolveSftConfig`, but reads the content of a config file. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
-  // Removes the default number of warm-up steps, which would override the share that the user has set.
+  // Removes the default number of warm-up steps if the user has set a warm-up ratio, which the default would override.
   const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
   const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
   const config = validate(SFT_SCHEMA, written, source);
@@ -22,7 +22,7 @@ export function resolveSftTree(tree: unknown, source: string): SftConfig {
   return config;
 }
 
-/** Largest number of parameters of a model with fresh weights: 8 GiB in float32. */
+/** Largest number of parameters of a model with newly initialised weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
 
 const SFT_RULES: readonly Rule<SftConfig>[] = [

@@ -1,6 +1,6 @@
 import type { ModelConfig } from '../../model/config.ts';
 
-/** A model with odd sizes on purpose: none is a multiple of a tile. Tests on a GPU use it too. */
+/** A small model whose sizes are on purpose no multiples of a tile size. Tests on a GPU use it too. */
 export const tinyConfig: ModelConfig = {
   architecture: 'LlamaForCausalLM',
   vocabSize: 61,

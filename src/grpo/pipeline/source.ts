@@ -1,4 +1,4 @@
-/** Chooses the source of a step's samples. */
+/** Creates the source of a step's samples that the config asks for. */
 
 import { extensionPoint } from '../../extensionPoint.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -31,8 +31,8 @@ interface PipelineSources {
 export const pipelineSources = extensionPoint<PipelineSources>('Asynchronous pipelines, over-sampling and replay');
 
 /**
- * Creates the configured source, and the parts of it that checkpoints store. Throws InputError if the engine does not
- * support it.
+ * Creates the configured source of samples, and its parts that checkpoints store. Throws InputError if the engine does
+ * not support the source.
  */
 export function sampleSource(
   options: SourceOptions,

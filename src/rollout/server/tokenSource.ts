@@ -1,7 +1,7 @@
 /**
- * Decides which tokens a sequence can sample in the next pass. The scheduler asks a TokenSource for a plan before each
- * pass and reports the sampled tokens to it. Only the TokenSource knows about constrained decoding (tool calls) and
- * speculative decoding (guessed tokens).
+ * Decides which tokens a sequence can sample in the next pass. Before each pass, the scheduler asks a TokenSource for a plan; after it, the
+ * scheduler reports the sampled tokens. Only the TokenSource knows about constrained decoding (tool calls) and speculative decoding
+ * (guessed tokens).
  */
 
 import { extensionPoint } from '../../extensionPoint.ts';
@@ -13,7 +13,7 @@ import type { SlotDecoder } from './slotDecoder.ts';
 export interface DecodePlan {
   /** Maximum number of decode steps before the next read-back. */
   maxSteps: number;
-  /** Rows of a pass that checks guessed tokens, to run instead of decode steps. */
+  /** Rows of a pass that checks guessed tokens. If set, the pass runs instead of decode steps. */
   draft?: { rows: PrefillRows; rounds: DraftCheck[][] };
 }
 
@@ -24,28 +24,28 @@ export interface TokenSource {
   close(requestId: string): void;
   /** True if the host must read the job's last token before the next one is sampled. */
   needsLastToken(job: Job): boolean;
-  /** Tells the decoder which tokens can follow next in each job. */
+  /** Sets in the decoder which tokens can follow next in each job. */
   setMasks(jobs: readonly RunningJob[]): void;
-  /** Plans the next pass of these jobs, all of which have sampled a token. Sets their masks. */
+  /** Plans the next pass of these jobs, each of which has sampled at least one token. Sets the jobs' masks. */
   plan(jobs: readonly RunningJob[]): DecodePlan;
   /**
-   * Called when the host has read more tokens of a job, hostTokens[from] and later. Returns the number of right guesses
-   * of a draft.
+   * Called when the host has read more tokens of a job: hostTokens[from] and later. If they come from a pass that checked guesses, returns
+   * the number of guesses and of right ones.
    */
   accept(job: RunningJob, from: number): { guessed: number; accepted: number } | undefined;
-  /** Called after a pass without prefill that sampled `drawn` tokens in `milliseconds`. */
+  /** Called after a pass without prefill that sampled `drawn` tokens and took `milliseconds`. */
   passFinished(kind: 'draft' | 'steps', milliseconds: number, drawn: number): void;
 }
 
 /** Settings of speculative decoding. */
 export interface SpeculativeOptions {
-  /** Maximum number of tokens per guess. */
+  /** Maximum number of tokens in one guess. */
   maxDraftTokens: number;
-  /** Number of last tokens that must have occurred before. */
+  /** Number of last tokens that must have occurred before, so that the tokens after them are guessed. */
   minNgram: number;
-  /** Finished samples stored for each prompt. */
+  /** Maximum number of finished samples that are stored for each prompt. */
   history: number;
-  /** True to guess only while a token takes less time with guesses than without. */
+  /** True to check guesses only while this takes less time per token than plain decoding. */
   adapt: boolean;
 }
 
@@ -53,7 +53,7 @@ export interface SpeculativeOptions {
 export const draftedTokens =
   extensionPoint<(decoder: SlotDecoder, options: SpeculativeOptions) => TokenSource>('Speculative decoding');
 
-/** Plain decoding: each token is sampled from the model's distribution, with a mask if a tool call must stay valid. */
+/** Plain decoding: each token is sampled from the model's distribution, with a mask if the job's tool calls are constrained. */
 export class SampledTokens implements TokenSource {
   readonly #decoder: SlotDecoder;
 

@@ -1,4 +1,4 @@
-/** Creates the stop-string matcher and the tool-call guide of each request. Reads the vocabulary at first use. */
+/** Creates the matcher of stop strings and the guide of tool calls for each request. Reads the vocabulary at first use. */
 
 import { extensionPoint } from '../../extensionPoint.ts';
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
@@ -12,7 +12,7 @@ type Guides = (sampling: SamplingParams) => TurnGuide;
 /** Guides for one vocabulary. @param vocabSize tokens that the model can sample */
 export const turnGuides = extensionPoint<(vocabulary: Vocabulary, vocabSize: number) => Guides>('Constrained turns');
 
-/** Creates the token watchers of requests. */
+/** Creates the stop-string matcher and the guide of each request. */
 export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;

@@ -1,4 +1,4 @@
-/** Weights of the task's named rewards, and models that also score samples. */
+/** Config part `reward`: weights of the task's named rewards, and models that also score samples. */
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
@@ -14,15 +14,15 @@ export interface RubricInput {
 
 /** A criterion as a user writes it. */
 export interface CriterionInput {
-  /** Name in its metric, `reward/<name>/mean`. */
+  /** Name of the criterion, also in its metric `reward/<name>/mean`. */
   name: string;
-  /** Weight of its score in the reward. Default: 1. */
+  /** Weight of the criterion's score in the reward. Default: 1. */
   weight?: number | undefined;
-  /** Question for the judge to decide. */
+  /** Question about the sample that the judge answers. */
   description: string;
-  /** Replies with their scores, or a scale of integers: '1..5' scores 0, 0.25, ..., 1. Default: { yes: 1, no: 0 }. */
+  /** Possible replies with their scores, or a scale of integers: '1..5' scores 0, 0.25, ..., 1. Default: { yes: 1, no: 0 }. */
   choices?: string | Readonly<Record<string, number>> | undefined;
-  /** Limits the criterion to samples of problems with this `dataSource`, or one of these. */
+  /** Limits the criterion to samples of problems that have this `dataSource`, or one of these. */
   when?: { dataSource: string | readonly string[] } | undefined;
 }
 
