@@ -24,7 +24,7 @@ for (const D of PRINTED_HEAD_DIMS.filter((D) => isFull || D <= 64))
   for (const form of attentionForms(adapter, D))
     describe(
       `attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`,
-      { timeout: D > 64 ? WIDE_TIMEOUT : 60_000 },
+      { timeout: D > 64 ? WIDE_TIMEOUT : 120_000 },
       () => {
         testAttentionBwd(attentionCases(D), form);
         testAttentionBwdFold(D, form);

@@ -38,7 +38,7 @@ test('products of many rows take a smaller tile until theirs is compiled', async
   const { pipelines } = gpu.counters;
   expect(await product()).toEqual(before);
   expect(gpu.compiling).toBeUndefined();
-  await expect.poll(() => chooseMatmul(gpu, 1000, 384), { timeout: 90_000 }).toBe(largest);
+  await expect.poll(() => chooseMatmul(gpu, 1000, 384)).toBe(largest);
   if (isLater) expect(gpu.counters.pipelines).toBeGreaterThan(pipelines);
   expect(await product()).toEqual(before);
   gpu.destroy();

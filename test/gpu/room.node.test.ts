@@ -159,7 +159,7 @@ test.runIf(isFull && hasNatsServer())(
       browser = await openChromium();
       const alone = await trainAlone(engine);
       const invitation = /webgrpo join (\S+) --code (\S+)[^]*in a page: (\S+)/;
-      await expect.poll(() => room.said, { timeout: 90_000, interval: 100 }).toMatch(invitation);
+      await expect.poll(() => room.said).toMatch(invitation);
       const [, address, code, link] = invitation.exec(room.said)!;
 
       // The forging worker joins first, because its engine exists already.
@@ -183,7 +183,7 @@ test.runIf(isFull && hasNatsServer())(
       }).catch((error: unknown) => error);
 
       // The page gets groups before the other worker joins. It is killed after it has sent some groups and while it holds others.
-      const says = (text: string) => expect.poll(() => room.said, { timeout: 90_000, interval: 20 }).toContain(text);
+      const says = (text: string) => expect.poll(() => room.said).toContain(text);
       const page = await joinByPage(browser.page, link);
       await says('page generates on');
       node = start(main, ['join', address, '--code', code, '--name', 'node', '--json']);

@@ -259,7 +259,7 @@ describe('what a call continues', () => {
     rollout.waits = () => true;
     const client = trainer.client();
     const both = [1, 2].map(() => client.chat.completions.create({ messages: QUESTION }));
-    await vi.waitFor(() => expect(rollout.underWay).toBe(2), 20_000);
+    await expect.poll(() => rollout.underWay).toBe(2);
     expect(() => client.trajectory.reward(1)).toThrow('A call is in flight');
     rollout.go();
     await Promise.all(both);

@@ -40,7 +40,7 @@ const configs = () => [
 ];
 const matches = (source: string, pattern: RegExp) => [...source.matchAll(pattern)].map(([, name]) => name);
 const python = (code: string, ...args: string[]) =>
-  execFileSync('python3', ['-c', code, ...args], { encoding: 'utf8', timeout: 60_000 });
+  execFileSync('python3', ['-c', code, ...args], { encoding: 'utf8', timeout: 120_000 });
 
 const out = mkdtempSync(join(tmpdir(), 'webgrpo-peers-'));
 beforeAll(async () => {

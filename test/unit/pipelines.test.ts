@@ -536,7 +536,7 @@ test('a run that ends releases records that wait for space in the queue', async 
   const asyncTraining = { stalenessThreshold: 2, queueMib: 0.006 };
   const run = new Run(configOf({ groups: 1, n: 1, asyncTraining }), paced(5), { make });
   await run.source.generate(1);
-  await expect.poll(() => puts.length, { timeout: 20_000 }).toBe(3);
+  await expect.poll(() => puts.length).toBe(3);
   await run.source.close();
   expect(ends).toEqual([new Error('The pipeline was closed.')]);
 });

@@ -8,7 +8,7 @@ import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 
 /** Milliseconds that a JetStream request waits for its response. */
 const ANSWER_MS = 5000;
-const until = <T>(value: () => T) => expect.poll(value, { timeout: 60_000, interval: 20 });
+const until = <T>(value: () => T) => expect.poll(value);
 
 describe.runIf(hasNatsServer())('a worker whose server is gone', () => {
   test('a worker leaves without an error while it waits for newer weights', async () => {

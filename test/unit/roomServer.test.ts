@@ -14,7 +14,7 @@ import { InputError } from '../../src/errors.ts';
 import { Controller, type ControllerOptions, fakeWorker, type Saved } from '../room.ts';
 import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
 
-const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: 60_000, interval: 20 });
+const until = <T>(value: () => T | Promise<T>) => expect.poll(value);
 const fresh = (): Saved => ({ trained: [], begun: 0 });
 
 describe.runIf(hasNatsServer())('the server of a room', () => {

@@ -599,7 +599,7 @@ describe('episodes belong to their client', () => {
     expect([trainer.groups.complete, trainer.groups.size]).toEqual([1, 4]);
     rollout.waits = () => true;
     const underWay = ask('/v1/chat/completions', chatBody, { ...by('dead'), body: chatBody });
-    await vi.waitFor(() => expect(rollout.underWay).toBe(1), 20_000);
+    await expect.poll(() => rollout.underWay).toBe(1);
     const reset = async (init: RequestInit) => (await ask('/v1/reset', undefined, init)).json!;
     expect(await reset(by('new'))).toMatchObject({ dropped_trajectories: 0, complete_groups: 1 });
     expect(await reset(by('dead'))).toMatchObject({ dropped_trajectories: 3, complete_groups: 1 });
@@ -660,7 +660,7 @@ test('the rate of generation counts the time of calls, not of the step', async (
   for (const reward of [0, 1]) {
     const client = trainer.client();
     const answered = client.chat.completions.create({ messages: [ASKED] });
-    await vi.waitFor(() => expect(rollout.underWay).toBe(1), 20_000);
+    await expect.poll(() => rollout.underWay).toBe(1);
     clock.mockReturnValue(clock.getMockImplementation()!() + 2000);
     rollout.go();
     await answered;
@@ -683,7 +683,7 @@ test('calls in flight at the end of the run get 503 or an error event, then the 
     });
   const stream = await send({ stream: true });
   const plain = send({});
-  await vi.waitFor(() => expect(rollout.underWay).toBe(2), 20_000);
+  await expect.poll(() => rollout.underWay).toBe(2);
   open.length = 0;
   await trainer.close();
   const [answer, events] = await Promise.all([plain, stream.text(), server.close()]);
@@ -740,10 +740,7 @@ describe('what is served', () => {
     await response.body!.getReader().read();
     expect([rollout.underWay, rollout.held.size]).toEqual([1, 1]);
     gone.abort();
-    await vi.waitFor(
-      () => expect([rollout.underWay, rollout.held.size, trainer.groups.size]).toEqual([0, 0, 0]),
-      20_000,
-    );
+    await expect.poll(() => [rollout.underWay, rollout.held.size, trainer.groups.size]).toEqual([0, 0, 0]);
     rollout.waits = () => false;
     const calls = [0, 1].map(async () => {
       const client = trainer.client();
@@ -771,7 +768,7 @@ describe('what is served', () => {
     const all = Array.from({ length: 1000 }, () => post(JSON.stringify({ messages: [QUESTION] })));
     let refused = 0;
     for (const answer of all) void answer.then(({ status }) => (refused += status === 429 ? 1 : 0));
-    await vi.waitFor(() => expect([refused, rollout.underWay]).toEqual([300, 700]), 30_000);
+    await expect.poll(() => [refused, rollout.underWay]).toEqual([300, 700]);
     rollout.go();
     const answers = await Promise.all(all);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(700);
