@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { type LoadedModel, loadModelFiles } from '../src/cli/run/checkpoints.ts';
 import { openTask } from '../src/cli/run/openTask.ts';
-import { parseTrainConfig } from '../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../src/extensions/yaml/index.ts';
 import { InputError } from '../src/errors.ts';
 import { initWeights } from '../src/model/params.ts';
 import { HEADLINE } from './models.ts';

@@ -2,7 +2,7 @@
 
 import rubricYaml from '../examples/rubric.yaml?raw';
 import type { Gpu } from '../src/gpu/device.ts';
-import { readYaml } from '../src/grpo/config/yaml.ts';
+import { readYaml } from '../src/extensions/yaml/index.ts';
 import { loadModel } from '../src/model/weights/load.ts';
 import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';

@@ -4,4 +4,4 @@
  */
 
 export { parseSftConfig } from './extensions/sft/text.ts';
-export { parseTrainConfig } from './grpo/config/text.ts';
+export { parseTrainConfig } from './extensions/yaml/text.ts';

@@ -25,7 +25,7 @@ import { openTrackers } from '../../src/cli/run/trackers.ts';
 import { InputError, NoAdapterError } from '../../src/errors.ts';
 import { batchTable } from '../../src/grpo/config/rules.ts';
 import { parseSftConfig } from '../../src/extensions/sft/index.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks.ts';

@@ -2,7 +2,7 @@
 
 import { batch, effect } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { plural } from '../../src/ui/format.ts';

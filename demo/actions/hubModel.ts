@@ -1,7 +1,7 @@
 /** Describes a model of the hub or of a GGUF file before it is trained: its properties, its costs, and the recipe to train it with. */
 
 import '../../src/modelParts.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { bindingBytes, requestAdapter } from '../../src/gpu/adapter.ts';
 import { lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';

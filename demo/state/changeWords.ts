@@ -2,8 +2,7 @@
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { show } from '../../src/grpo/config/tree.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { changedKeys } from '../../src/runs/configChanges.ts';
+import { changedKeys, parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { type RunChange, rulesAt } from '../storage/runChanges.ts';
 import { nameOf } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';

@@ -1,7 +1,7 @@
 /** Exports a saved run, its model and its report as files. The command line can open them. */
 
 import { InputError } from '../../src/errors.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { ADAPTER_CONFIG, newestCheckpoint, ofModelAlone } from '../../src/runs/checkpointFolder.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';

@@ -2,7 +2,7 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, type Locator, type Page } from '@playwright/test';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { ServerOptions } from '../../src/cli/room/natsServer.ts';
 import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';

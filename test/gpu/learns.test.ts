@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
 import { parseSftConfig } from '../../src/extensions/sft/text.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { freshModelConfig, trainSupervised } from '../../src/extensions/sft/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { optimizerOf } from '../../src/model/optimizer/spec.ts';

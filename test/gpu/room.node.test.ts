@@ -13,7 +13,7 @@ import { expect, test } from 'vitest';
 import { bundle } from '../../scripts/lib/bundle.mjs';
 import { webGpuLaunchOptions } from '../../src/cli/chromium.mjs';
 import { disk } from '../../src/cli/files.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';

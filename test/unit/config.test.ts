@@ -6,7 +6,7 @@ import { nearestKey } from '../../src/grpo/config/resolve.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { keyDocs, keysAndParts } from '../../src/grpo/config/keys.ts';
 import { parseSftConfig } from '../../src/extensions/sft/text.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { batchTable, nearestDivisors } from '../../src/grpo/config/rules.ts';
 import { correctionSettings } from '../../src/grpo/correction/settings.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';

@@ -10,7 +10,7 @@ import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { type StartModel, TEMPLATES } from '../../src/cli/init/templates.ts';
 import { startedIn } from '../../src/cli/process/startedAs.ts';
 import { parseSftConfig } from '../../src/extensions/sft/text.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { parseHermes } from '../../src/rollout/tools/parser.ts';

@@ -12,7 +12,7 @@ import { differing } from '../../demo/training/differing.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
 import { type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { readZip, writeZip } from '../../demo/storage/zip.ts';
 
 describe('checkpoints that stay', () => {

@@ -7,7 +7,7 @@ import { resolveSftConfig } from '../../src/extensions/sft/resolve.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 import { parseSftConfig } from '../../src/extensions/sft/text.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 
 const FILE = `name: t
 model: { path: m }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { readRubric, withRewardFiles } from '../../src/cli/run/rewardFiles.ts';
 import { UserCodeError } from '../../src/errors.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { generateOptions } from '../../src/grpo/generate/options.ts';
 import { score } from '../../src/grpo/generate/score.ts';

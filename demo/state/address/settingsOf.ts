@@ -1,6 +1,6 @@
 /** Converts a run's settings to parameters of an address: the differences between its config and its recipe. */
 
-import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../../src/extensions/yaml/index.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { DEFAULT_RECIPE } from '../recipes.ts';

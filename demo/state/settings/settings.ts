@@ -2,7 +2,7 @@
 
 import { batch, computed, signal } from '@preact/signals';
 import { parse } from 'yaml';
-import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../../src/extensions/yaml/index.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { ConfigError, InputError } from '../../../src/errors.ts';

@@ -6,7 +6,7 @@
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { withLr } from '../../grpo/update/learningRate.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';

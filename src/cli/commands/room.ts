@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
 import { checkTrainRules } from '../../grpo/config/rules.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completedConfig } from '../../grpo/generate/trainingSet.ts';

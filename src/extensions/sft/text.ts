@@ -1,7 +1,7 @@
 /** Reads the config of a supervised run from YAML text. Separate from resolve.ts, so that a page without YAML does not load the parser. */
 
 import { InputError } from '../../errors.ts';
-import { type ParseOptions, readTrees, resolveUnder } from '../../grpo/config/text.ts';
+import { type ParseOptions, readTrees, resolveUnder } from '../yaml/index.ts';
 import { resolveSftTree } from './resolve.ts';
 import type { SftConfig } from './schema.ts';
 

@@ -2,10 +2,10 @@
 
 import { ConfigError, InputError } from '../../errors.ts';
 import { blameOverride, layOverrides, type Override, readOverride } from './overrides.ts';
-import { contradiction, foreignClip } from './recipeNotes.ts';
-import { resolveTrainTree } from './resolve.ts';
-import { isTree, show, type Tree } from './tree.ts';
-import type { TrainConfig } from './types.ts';
+import { contradiction, foreignClip } from '../../grpo/config/recipeNotes.ts';
+import { resolveTrainTree } from '../../grpo/config/resolve.ts';
+import { isTree, show, type Tree } from '../../grpo/config/tree.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { readYaml } from './yaml.ts';
 
 export interface ParseOptions {

@@ -1,9 +1,9 @@
 /** Reports, key by key, how the config of a resumed run differs from the config before the resume. */
 
 import { parse } from 'yaml';
-import type { TrainConfig } from '../grpo/config/types.ts';
-import { parseTrainConfig } from '../grpo/config/text.ts';
-import { isTree, leaves, show } from '../grpo/config/tree.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { parseTrainConfig } from './text.ts';
+import { isTree, leaves, show } from '../../grpo/config/tree.ts';
 
 /** Matches keys that may differ between any two commands that continue one run. */
 const OF_THE_COMMAND = /^(name$|trainer\.(resume|defaultLocalDir$))/;

@@ -5,8 +5,8 @@
  */
 
 import { ConfigError, InputError } from '../../errors.ts';
-import { isDecidedByRecipe, SHORTHANDS } from './recipeNotes.ts';
-import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
+import { isDecidedByRecipe, SHORTHANDS } from '../../grpo/config/recipeNotes.ts';
+import { copyOf, deleteAt, leaves, setAt, show, type Tree } from '../../grpo/config/tree.ts';
 import { readYaml } from './yaml.ts';
 
 export interface Override {
