@@ -43,8 +43,8 @@ function cut(trajectory: Trajectory, length: number): void {
 }
 
 /**
- * Reasons found only in the tokens after a changed token: they are not the tokens that the key samples after this text, or a replay of the
- * agent loop differs.
+ * Reasons to reject a sample with a changed prompt or tool token: the key does not sample the tokens that follow after the changed text, or
+ * a replay of the agent loop differs.
  */
 const AFTER: readonly RejectionReason[] = ['forged token', 'forged log-probs', 'wrong weights', 'forged mask'];
 

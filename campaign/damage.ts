@@ -1,6 +1,6 @@
 /**
- * Damages checkpoints in many ways. Each damaged one must be refused with one error message before anything in the run folder is changed,
- * and the newest intact one must be used instead.
+ * Damages checkpoints in many ways. A run that is resumed from a damaged one by name must end in one error message, before anything in the
+ * run folder is changed. Without a name, the newest intact checkpoint must be used.
  */
 
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';

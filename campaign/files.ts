@@ -61,7 +61,7 @@ function brokenAt(k: number, fault: Fault, trainer: object, want: Map<string, st
   });
 }
 
-/** True for an error message to the user, or an error that did no harm. */
+/** True if there was no error, or an error that is meant for the user and has a message of one line. */
 const isSentence = (error: unknown): boolean =>
   error === undefined || (error instanceof InputError && !error.message.includes('\n'));
 

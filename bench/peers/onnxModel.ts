@@ -124,7 +124,7 @@ function norm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: str
   return g.node('SimplifiedLayerNormalization', [x, name], [`${name}.y`], [epsilon, attribute.int('axis', -1)])[0];
 }
 
-/** Adds `add` to `x`. Returns the norm of the sum, and the sum. */
+/** Adds `add` to `x`. Returns the RMS-normalized sum, and the sum itself. */
 function addNorm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: string, x: string, add: string) {
   g.constant(name, weights.get(`model.${name}.weight`)!.data, [config.hiddenSize]);
   const outputs = [`${name}.y`, '', '', `${name}.sum`];
