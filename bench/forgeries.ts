@@ -51,7 +51,8 @@ const AFTER: readonly RejectionReason[] = ['forged token', 'forged log-probs', '
 /** Forgeries by name. */
 export const FORGERIES: Record<string, Forgery> = {
   'one token replaced by any other': {
-    // The text after the token can parse differently. The replay of the agent loop then differs before the token is checked.
+    // With another token, the turn can parse differently, for example as a tool call. The replay of the agent loop then differs before the
+    // token is checked.
     reasons: ['forged token', 'wrong weights', 'forged mask', 'forged ending', 'forged messages', 'forged reward'],
     forge: (honest, rng) =>
       changed(honest, (trajectory) => {

@@ -96,7 +96,7 @@ async function runs(
   return rows;
 }
 
-/** Saves the same step again with other content. At every moment one of the two must be found intact. */
+/** Saves the same step again with other content. Wherever the second save fails, one of the two checkpoints must be found intact. */
 async function savedAgain(options: CampaignOptions): Promise<CampaignRow> {
   const content = (value: string) =>
     new Map([['trainer_state.json', state], ...FILES.map((name) => [name, value] as const)]);

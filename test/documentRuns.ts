@@ -19,7 +19,7 @@ const isName = ([program, ...words]: string[]) =>
   (program === 'webgrpo' && words.length < (words[0] === 'export' ? 3 : 2)) ||
   /^(npm webgrpo --|other npx webgrpo)$/.test([program, ...words].join(' '));
 
-/** Dated records (docs/lab) have the commands of their day. */
+/** Pages whose commands are tested. Dated records (docs/lab) are not among them: they have the commands of their day. */
 const pages = ['README.md', ...readdirSync('docs', { recursive: true, encoding: 'utf8' }).map((name) => `docs/${name}`)]
   .map((name) => name.replaceAll('\\', '/'))
   .filter((name) => name.endsWith('.md') && !name.startsWith('docs/lab/'))

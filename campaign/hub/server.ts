@@ -90,7 +90,7 @@ function drip({ response }: Asked, bytes: number, ms: number): void {
   response.on('close', () => clearInterval(timer));
 }
 
-/** Lies about a file: responses that replace it. At the second request, most of them send the real file. */
+/** Lies about a file: responses that replace it. At the second request, most lies send the real file. */
 export const BODIES: ((asked: Asked) => void)[] = [
   (asked) => send(asked, flipped(asked.bytes)),
   (asked) => send(asked, asked.bytes.subarray(0, asked.bytes.length >> 1)),

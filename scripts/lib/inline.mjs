@@ -40,7 +40,7 @@ export function inline() {
 }
 
 /**
- * Options of both builds; nothing is written to disk.
+ * Options that the builds of workers and of pages share; nothing is written to disk.
  * @type {import('vite').BuildOptions}
  */
 const COMMON = {
