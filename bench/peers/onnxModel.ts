@@ -28,8 +28,8 @@ export function onnxLlama(
 }
 
 /**
- * Writes the inputs of GroupQueryAttention for the length of each sequence and the longest length. With `hub` they are computed from the
- * attention mask.
+ * Writes the two inputs of GroupQueryAttention that hold the length of each sequence and the longest length. With `hub` the graph computes
+ * them from the attention mask.
  */
 function writeLengths(g: GraphWriter, hub: boolean): void {
   if (!hub) {

@@ -111,7 +111,7 @@ async function outputOf(config) {
 }
 
 /**
- * Returns a chunk's code after the licences of its packages.
+ * Returns a chunk's code, preceded by the licences of its packages.
  * @param {import('vite').Rolldown.OutputChunk | import('vite').Rolldown.OutputAsset | undefined} chunk
  */
 function scriptOf(chunk) {

@@ -37,7 +37,7 @@ const TEMPLATE = {
       ...{ allowArbitraryExtensions: true, moduleResolution: 'bundler', allowImportingTsExtensions: true },
       ...{ verbatimModuleSyntax: true, moduleDetection: 'force', noEmit: true, noUnusedLocals: true },
       ...{ noUnusedParameters: true, erasableSyntaxOnly: true, noFallthroughCasesInSwitch: true },
-      // Not a part of the template, but careful users add this setting.
+      // `strict` is not a part of the template, but careful users add it.
       strict: true,
     },
     include: ['src/main.ts'],
