@@ -11,7 +11,7 @@ const runs = code.then(([{ openSavedRuns }]) => openSavedRuns());
 /** Number of changes that this tab has written: checkpoints, and added or deleted runs. */
 export const changes = signal(0);
 
-/** Undefined if the browser stores no files. */
+/** Returns the store of saved runs; undefined if the browser stores no files. */
 export const savedRuns = (): Promise<SavedRuns | undefined> => runs;
 
 /** Returns the newest saved run. */
