@@ -70,7 +70,7 @@ export function runnerOf({ words, isMarked }: DocumentCommand): 'none' | 'unit' 
   if (isMarked) return 'none';
   if (otherStarts.some((start) => startsWith(words, start))) return 'other';
   if (program === 'webgrpo') return ON_DEVICE.has(command) ? 'gpu' : 'unit';
-  // Of the other programs, `cd`, `npm test` and `npx vitest` count as run by the unit tests: the last two start the tests themselves.
+  // `cd`, `npm test` and `npx vitest` count as run by the unit tests: the last two start the tests themselves.
   if (program !== 'other') return undefined;
   return command === 'cd' || /^(npm test|npx vitest)$/.test(`${command} ${argument}`) ? 'unit' : undefined;
 }
