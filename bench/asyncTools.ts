@@ -17,7 +17,7 @@ import type { Report } from './report.ts';
 
 const [MIN_MS, MAX_MS] = [200, 3000];
 const TURNS = 5;
-/** Samples of a step of the default recipe: 16 problems x 8 samples. */
+/** Number of samples in a step of the default recipe: 16 problems x 8 samples. */
 const STEP_SAMPLES = 128;
 const TURN_TOKENS = 12;
 

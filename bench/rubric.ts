@@ -1,4 +1,7 @@
-/** Measures the cost of a rubric per sample: the shipped model judges the criteria of examples/rubric.yaml, including prompts. */
+/**
+ * Measures the cost of a rubric per sample, including the judge's prompts: the shipped model judges by the criteria of
+ * examples/rubric.yaml.
+ */
 
 import rubricYaml from '../examples/rubric.yaml?raw';
 import type { Gpu } from '../src/gpu/device.ts';

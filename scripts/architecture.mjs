@@ -97,7 +97,7 @@ function reach(graph, start) {
   return seen;
 }
 
-/** Returns the arrows that no chain of other arrows implies. @param {Graph} graph @returns {Graph} */
+/** Returns the arrows that no chain of other arrows implies (transitive reduction). @param {Graph} graph @returns {Graph} */
 function reduced(graph) {
   return new Map(
     [...graph].map(([from, targets]) => {

@@ -92,7 +92,7 @@ async function inFolder(use: (path: string) => Promise<void>): Promise<void> {
   }
 }
 
-/** Reads the files that a resumed run and its reports read. */
+/** Writes the files into a run folder, and reads them as a resumed run, `webgrpo profile` and `webgrpo report` do. */
 async function readRun(path: string, files: Record<string, string>): Promise<void> {
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(path, name)), { recursive: true });

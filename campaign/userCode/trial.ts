@@ -128,7 +128,7 @@ export class Bench {
     this.#engine.destroy();
   }
 
-  /** Returns what is wrong with the result of the step, or undefined. @param skip under trainer.onError: skip */
+  /** Returns what is wrong with the result of the step, or undefined. @param skip true for trainer.onError: skip */
   async run(fault: Fault, skip: boolean): Promise<string | undefined> {
     await this.#rewind();
     let timer: ReturnType<typeof setTimeout> | undefined;

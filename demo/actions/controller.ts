@@ -54,7 +54,7 @@ import {
   state,
 } from '../state/stage.ts';
 
-/** Loads the code that trains on demand. */
+/** Loads, on demand, the code that trains. */
 const loadTraining = () => import('../training/run.ts');
 
 /** The GPU adapter. It is requested when the page opens, but the GPU process can take a while to start. Rejects with NoGpuError. */

@@ -15,9 +15,9 @@ import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 export interface Offered {
   name: string;
   parameters: number;
-  /** Bytes to download, or of the file. */
+  /** Size of the model in bytes: of its download from the hub, or of its GGUF file. */
   bytes: number;
-  /** True if the model is a file in this browser already. */
+  /** True if the model is a GGUF file that this browser stores already. */
   isKept: boolean;
   /** GPU memory that training the model needs, item by item. */
   plan: PlanItem[];

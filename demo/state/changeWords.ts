@@ -24,7 +24,7 @@ const NAMES: Record<string, string> = {
   seed: 'seed',
 };
 
-/** Order of the changes. A recipe changes many keys after its name. */
+/** Keys whose changes are listed first, in this order. A change of recipe also changes many other keys. */
 const ORDER = Object.keys(NAMES);
 
 /** Returns the differences, most important first. `before` is the text of config.yaml. */

@@ -79,7 +79,10 @@ export class HeldRun {
     }
   }
 
-  /** Writes a checkpoint, and deletes others that take too much space. If the browser has too little space, deletes earlier runs. */
+  /**
+   * Writes a checkpoint, and deletes other checkpoints of the run that take too much space. If the browser has too little space, deletes
+   * earlier runs.
+   */
   async save(step: number, contents: FolderFiles): Promise<void> {
     const { files } = this.folder;
     await this.#makeSpace(contents);

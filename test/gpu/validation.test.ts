@@ -22,7 +22,7 @@ const configOf = (valKwargs: object) =>
     trainer: { totalTrainingSteps: 1 },
   });
 
-/** A task with a result that a random model reaches now and then. */
+/** A task that counts answers of odd length as right, which a random model gives now and then. */
 const task: Task = {
   name: 'odd',
   train: () => ({ id: 'p', messages: [], answer: '' }),

@@ -16,7 +16,7 @@ import { ScriptedEngine } from '../scriptedEngine.ts';
 import type { Gate, Moment } from './gate.ts';
 import { solveWordProblem } from './solver.ts';
 
-/** Response of the test to such a request. `fails` is the error that the engine must throw. */
+/** Response of the test to a request of the engine. `fails` is the error that the engine must throw. */
 export interface Answer {
   fails?: { name: string; message: string };
 }
