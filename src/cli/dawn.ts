@@ -130,8 +130,9 @@ function restWhileWaiting(): void {
 }
 
 /**
- * Calls `rest` once per turn of the event loop while any work is in flight. There is only one loop: a training step requests its next
- * result before the loop sees that the last one has arrived, so a loop per request would add up the pauses.
+ * Calls `rest`, in which the thread sleeps, once per turn of the event loop while any work is in flight. All work in flight shares one
+ * loop: a training step requests its next result before the loop sees that the last one has arrived, so with a loop per request the thread
+ * would sleep several times per turn.
  */
 export function restLoop(rest: () => void): { begin: () => void; end: () => void } {
   let waiting = 0;

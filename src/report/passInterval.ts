@@ -1,6 +1,6 @@
 /**
- * Intervals of pass rates and of their differences, and a test between methods. An interval is over the problems of a rate, the test over
- * the seeds of two methods.
+ * Confidence intervals of pass rates and of their differences, and a test of the difference between two methods. An interval accounts for
+ * the choice of the problems, the test for the differences between seeds.
  */
 
 import { mulberry32 } from '../model/random.ts';

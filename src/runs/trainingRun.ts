@@ -339,8 +339,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
     await this.#host.onFolder?.(isOwn ? step : undefined, session);
     if (behind) return;
-    // The next checkpoint replaces that of an interrupted run. It does not replace the last one of a run whose number of steps was raised
-    // since.
+    // The next checkpoint replaces the checkpoint that an interrupted run saved only to resume from. It does not replace the last
+    // checkpoint of a finished run whose number of steps was raised since.
     const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
     this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });

@@ -68,8 +68,8 @@ export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
 /**
- * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If `K` is given, the tile is
- * used immediately, so one that is already compiled is chosen.
+ * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If the best tile is not
+ * compiled yet, returns a compiled one, and counts the M x N x K multiplications that it does in place of the best one.
  */
 export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVariant {
   const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;

@@ -299,7 +299,8 @@ export class AgentSample {
   }
 
   /**
-   * Returns a turn without the token that ended it, if texts name control tokens. Otherwise the name of the end token would be in the text.
+   * For call formats whose texts contain the names of control tokens, returns the turn without the token that ended it, whose name would
+   * otherwise be in the text. For all other formats, returns the turn unchanged.
    */
   #withoutEnd(generation: Generation): Generation {
     const named = this.#stopToken !== undefined && this.#endToken !== undefined;

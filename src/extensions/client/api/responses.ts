@@ -209,7 +209,7 @@ const entries = (kept: KeptResponses) => ({
   n: unserved('a response has one reply'),
 });
 
-/** Names in the Responses API, by the name of the parameter in chat completions, if the two differ. */
+/** Parameters that have different names in the two APIs: name in chat completions, and name in the Responses API. */
 const NAMES = {
   messages: 'input',
   max_completion_tokens: 'max_output_tokens',
