@@ -45,8 +45,8 @@ export async function installDawn(): Promise<void> {
 export const made: GPU[] = [];
 
 /**
- * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Without either, selects the SwiftShader of an installed
- * Chromium by VK_ICD_FILENAMES, which Vulkan reads when an instance is created, and creates a second instance.
+ * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Without either, sets VK_ICD_FILENAMES to the SwiftShader
+ * of an installed Chromium and creates a second instance of Dawn, because Vulkan reads the variable only when an instance is created.
  */
 async function withDriver(create: () => GPU): Promise<GPU> {
   const make = async () => {

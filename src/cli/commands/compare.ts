@@ -117,7 +117,8 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
 }
 
 /**
- * Returns 'complete' for a finished run; otherwise the checkpoint to resume from, or undefined if the folder has none of this exact config.
+ * Returns 'complete' for a finished run; otherwise the checkpoint to resume from. Undefined if the run's folder belongs to another config
+ * or has no checkpoint.
  */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));

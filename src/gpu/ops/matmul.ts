@@ -213,8 +213,8 @@ function record(
 }
 
 /**
- * Returns the number of workgroups for every tile. The adapter can use any subgroup size from its minimum to its maximum, so the number is
- * enough for both.
+ * Returns the number of workgroups of a tile for M x N outputs. The adapter can use any subgroup size from its minimum to its maximum, so
+ * the number is enough for either of them.
  */
 function groups({ adapter }: Gpu, tile: MatmulTile, M: number, N: number): number {
   if ('depth' in tile) return Math.ceil(M / (16 * tile.rows)) * Math.ceil(N / (16 * tile.cols));
