@@ -60,7 +60,7 @@ export function pairedDifference(a: readonly (readonly number[])[], b: readonly 
   const spreads = Math.sqrt(covariance(ratesA, ratesA) * covariance(ratesB, ratesB));
   const together = spreads > 0 ? covariance(ratesA, ratesB) / spreads : 0;
   const mean = to.mean - from.mean;
-  // Rounding can make the value under the root slightly negative.
+  // Negative values under the root, which can result from rounding, count as 0.
   const reach = (x: number, y: number) => Math.sqrt(Math.max(0, x ** 2 - 2 * together * x * y + y ** 2));
   return {
     mean,
