@@ -32,7 +32,10 @@ export type StoredTries = { problem: string; answer: string; question: string; t
 const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"';
 const CALL_END = '"}}</tool_call>';
 
-/** Returns a message as the model wrote it: `c` = the calculator's call without its frame, `t` = a tool's output, `a` = other text. */
+/**
+ * Expands a stored text to a chat message. Its first letter says which: `c` = a call of the calculator, stored without its tags and JSON;
+ * `t` = the output of a tool; `a` = another text of the model.
+ */
 function lengthened(text: string): Message {
   const [kind, rest] = [text[0], text.slice(1)];
   if (kind === 't') return { role: 'tool', content: rest };
