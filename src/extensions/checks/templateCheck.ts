@@ -32,8 +32,8 @@ interface CheckedProblems {
 const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut, ...training];
 
 /**
- * Parameters of a tool whose name and description are a marker. There are none, because only the marker is searched for in the rendered
- * prompt.
+ * Parameters of a tool whose name and description are a marker. The object is empty, because only the marker is searched for in the
+ * rendered prompt.
  */
 const NO_PARAMETERS = { type: 'object' as const, properties: {}, required: [] };
 const SCHEMAS = 'tool schemas (rollout.multiTurn.toolSchemasInPrompt)';

@@ -46,8 +46,8 @@ export class RandomStreams {
    * weight version, so that a run can be repeated. For later groups it also depends on `number`, which is unique in the run.
    */
   take(key: string, version: number, number: number): number {
-    // Which streams were assigned under an older version is no longer known. The stream of the first group with this key may be in use
-    // there, so a later group of an older version never gets that stream.
+    // The streams of older versions have been forgotten. One of them may be the stream of the first group with this key, so a later group
+    // of an older version never gets that stream.
     let stream = version < this.#version ? undefined : hash(key, version, 0);
     for (let attempt = 0; stream === undefined || this.#given.has(stream); attempt++)
       stream = hash(key, version, number + 1, attempt);

@@ -50,7 +50,7 @@ export interface AdventureProblem extends Problem {
 export interface Adventure {
   room: number;
   has: string[];
-  /** Items that the model has taken in any room. They are no longer in their rooms. */
+  /** Items that the model has taken, in any room. They have left their rooms. */
   taken: string[];
   doorIsOpen: boolean;
   isOut: boolean;
