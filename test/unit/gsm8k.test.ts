@@ -22,7 +22,7 @@ const tokenizer = new ChatTokenizer(
   readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
 );
 const train = Array.from({ length: 3000 }, (_, i) => trainProblem(i, 1));
-/** Returns the template and the numbers of a problem. Problems with equal ones count as the same problem. */
+/** Returns the template and the numbers of a problem. Problems with the same template and numbers count as the same. */
 const identity = (p: Gsm8kProblem) =>
   `${p.template}: ${p.messages[0].content
     .replace(/[A-Z][a-z]{2}\b/g, '')

@@ -60,7 +60,7 @@ test('every number of a loss is a key of actor.policyLoss, and every key a numbe
   const keys = keyDocs(TRAIN_SCHEMA).flatMap(
     ({ path }) => path.match(/^actor\.policyLoss\.(?!lossMode)(.*)/)?.[1] ?? [],
   );
-  // REINFORCE takes its two numbers from algorithm.rolloutCorrection instead of actor.policyLoss.
+  // REINFORCE takes its parameters, rolloutIs and rolloutIsThreshold, from algorithm.rolloutCorrection instead of actor.policyLoss.
   expect(numbers.filter((name) => !name.startsWith('rolloutIs')).sort()).toEqual([...keys].sort());
 });
 

@@ -42,7 +42,7 @@ function givenNumbers(): Numbers {
   };
 }
 
-/** Returns the pull of a loss at one ratio as text, or "held". */
+/** Returns the pull of a loss at one ratio as text; "held" if the loss pulls no token there although the advantage is not 0. */
 const pullText = ({ pull, held }: Curve): string => (held[0] === 1 ? 'held' : signed(pull[0]));
 
 /** Figure 2.1. */
@@ -218,7 +218,7 @@ const LONGEST = 4000;
 
 interface OwnCurves {
   curve: Curve;
-  /** The value of the curve at the handle's ratio alone. */
+  /** A curve with a single ratio, that of the handle. */
   at: Curve;
 }
 

@@ -32,7 +32,10 @@ export type StoredTries = { problem: string; answer: string; question: string; t
 const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"';
 const CALL_END = '"}}</tool_call>';
 
-/** Returns a message as the model wrote it: `c` = the calculator's call without its frame, `t` = a tool's output, `a` = other text. */
+/**
+ * Expands a stored message. The first letter is its kind: `c` = a call of the calculator, stored without the tags and the JSON around the
+ * expression; `t` = a tool's output; `a` = any other text of the model.
+ */
 function lengthened(text: string): Message {
   const [kind, rest] = [text[0], text.slice(1)];
   if (kind === 't') return { role: 'tool', content: rest };

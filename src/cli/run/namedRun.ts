@@ -15,7 +15,7 @@ export interface NamedRun {
 }
 
 const CONFIG = 'config.yaml';
-/** A folder with config.yaml is a run folder only if it also has one of these. */
+/** A folder with config.yaml is a run folder only if it also has one of these files or folders. */
 const OF_RUN = ['metrics.jsonl', 'checkpoints'];
 
 const isRun = (folder: string): boolean =>

@@ -281,7 +281,8 @@ export class RoomHost {
     const worker = workerOf(message.subject);
     try {
       read('take', await textSignedBy(worker, message.data));
-      // This also admits a worker that only an earlier controller of the run has admitted. An excluded worker gets no answer.
+      // A request for a group also admits a worker that only an earlier controller of the run has admitted. An excluded worker gets no
+      // answer.
       if (this.#refusalOf(worker) !== undefined) return;
       const counts = this.countsOf(worker);
       if (counts.heardAt === LEFT) return; // sent before it left
