@@ -132,7 +132,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     size: async (path) => {
       const found = await stat(path);
       // Only regular files have a size here: reading a pipe could wait forever, and a folder has no bytes.
-      if (found?.isFile() === false) throw new InputError(`${path} is not a regular file. Give a folder where it is one.`);
+      if (found?.isFile() === false) throw new InputError(`${path} is not a regular file. Give another folder.`);
       return found?.size;
     },
     async read(path, begin, end) {

@@ -169,7 +169,7 @@ function NumberSliders({ numbers }: { numbers: Numbers }) {
   );
 }
 
-/** Boxes for the losses, each with the pull of the loss at the current ratio. */
+/** Checkboxes that select the losses to draw, each with the pull of its loss at the current ratio. */
 function Losses({ shown, at, own }: { shown: readonly string[]; at: (id: string) => Curve; own: boolean }) {
   const toggle = (id: string) =>
     move({ show: (shown.includes(id) ? shown.filter((one) => one !== id) : [...shown, id]).join(',') });

@@ -81,7 +81,7 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
   };
   const connection = await connect(transport, options);
   const { close } = connection;
-  // Before it closes, tells the server that the session has ended, so that the server can free it immediately.
+  // Before the connection closes, the server is told that the session has ended, so that it can free the session immediately.
   connection.close = async () => {
     await untilAborted(transport.terminateSession(), AbortSignal.timeout(END_SESSION_MS), 'no answer').catch(() => {});
     await close();

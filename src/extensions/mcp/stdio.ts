@@ -125,7 +125,7 @@ function kill(child: Child, signal: 'SIGTERM' | 'SIGKILL'): void {
     if (process.platform === 'win32') child.kill(signal);
     else process.kill(-child.pid!, signal);
   } catch {
-    // The process has ended already.
+    // kill fails if the process has ended already.
   }
 }
 

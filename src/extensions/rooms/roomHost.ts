@@ -295,7 +295,7 @@ export class RoomHost {
     }
   }
 
-  /** Answers waiting requests with groups that are free, and requests that have waited too long without a group. */
+  /** Answers a waiting request with a group if one is free. A request that has waited too long is answered with none. */
   #handOut(): void {
     if (this.connection.isClosed()) return;
     const [now, present] = [this.now(), this.#present()];
