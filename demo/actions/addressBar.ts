@@ -15,7 +15,7 @@ import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
 import { comparison } from '../state/tries/comparison.ts';
 
-/** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
+/** Minimum number of milliseconds between changes of the address. Browsers block a page that rewrites its address on every keystroke. */
 const WAIT_MS = 300;
 
 /** Keeps the address bar up to date with the settings of the form. */

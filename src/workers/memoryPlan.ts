@@ -272,7 +272,7 @@ function savingsAdvice(sizes: Sizes): string {
   const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
   return savings.length > 0
     ? `Each alone would save: ${savings.join(', ')}.`
-    : 'No change of a setting would save memory. Use a smaller model.';
+    : 'No other setting would save memory. Use a smaller model.';
 }
 
 /** Throws OutOfMemoryError before any allocation if a buffer is larger than the device can bind. */

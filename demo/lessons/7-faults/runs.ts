@@ -33,8 +33,8 @@ const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"';
 const CALL_END = '"}}</tool_call>';
 
 /**
- * Expands a stored message. The first letter is its kind: `c` = a call of the calculator, stored without the tags and the JSON around the
- * expression; `t` = a tool's output; `a` = any other text of the model.
+ * Expands a stored text to a chat message. Its first letter says which: `c` = a call of the calculator, stored without its tags and JSON;
+ * `t` = the output of a tool; `a` = another text of the model.
  */
 function lengthened(text: string): Message {
   const [kind, rest] = [text[0], text.slice(1)];

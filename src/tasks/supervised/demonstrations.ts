@@ -28,8 +28,8 @@ interface ErrorRates {
 export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
 
 /**
- * Returns error rates with which only problems of these templates swap their first operation. `ids` are joined by commas; '' = all
- * templates.
+ * Returns error rates that limit the error `firstSwapped` to demonstrations of some templates. `ids`: ids of these templates, separated by
+ * commas; '' = all templates.
  */
 export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
   const known = TEMPLATES.map(({ id }) => id);
@@ -96,7 +96,7 @@ function swapOperation(step: string): string {
   return step.replace(/^([#\d.]+)([-+*/])([#\d.]+)$/, (_, a: string, op: string, b: string) => a + OPPOSITE[op] + b);
 }
 
-/** Returns a step with one operand replaced by another number of the problem, or by an earlier result. */
+/** Returns a step with one operand replaced by a different number of the problem, or by the result of an earlier step. */
 function swapOperand(step: string, index: number, program: string[], rng: Rng): string {
   const operands = /^([#\d.]+)([-+*/])([#\d.]+)$/.exec(step);
   if (!operands) return step;
