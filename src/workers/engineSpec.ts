@@ -13,7 +13,7 @@ import type { KernelTuning } from '../model/kernels/tuning.ts';
 import { optimizerOf, type OptimizerSpec } from '../model/optimizer/spec.ts';
 import type { Weights } from '../model/weights/load.ts';
 import type { StoredFormats } from '../model/weights/plan.ts';
-import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
+import type { SpeculativeOptions } from '../rollout/server/tokenSource.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
 

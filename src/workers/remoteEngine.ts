@@ -11,10 +11,9 @@ import type { ModelEngine } from '../model/engine.ts';
 import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { modelTokenizer } from '../model/tokenizer/modelTokenizer.ts';
 import { vocabularyOf } from '../model/tokenizer/vocabulary.ts';
-import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
+import { type GenerateRequest, type Generation, isConstrained, type RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, FailedGeneration, ModelRole, OpenedModel } from './engineApi.ts';
 import type { EngineSpec, JudgeModel } from './engineSpec.ts';
-import { isConstrained } from '../rollout/constrained/callLanguage.ts';
 import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';

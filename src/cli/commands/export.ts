@@ -6,11 +6,11 @@
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { withLr } from '../../grpo/update/learningRate.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
-import { prompted } from '../../tasks/gsm8k/prompt.ts';
+import { prompted } from '../../extensions/tasks/index.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { openAiSchema } from '../../rollout/agent/prompt.ts';

@@ -3,10 +3,8 @@
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { isGsm8k } from '../../extensions/sft/index.ts';
-import type { PromptOptions } from '../../tasks/gsm8k/prompt.ts';
+import { JSONL_REWARD_OPTIONS, jsonlOptions, type PromptOptions } from '../../extensions/tasks/index.ts';
 import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
-import { JSONL_REWARD_OPTIONS } from '../../tasks/jsonl/reward.ts';
-import { jsonlOptions } from '../../tasks/jsonl/task.ts';
 import gsm8kReward from './python/reward.py?raw';
 import jsonlReward from './python/reward_jsonl.py?raw';
 import rewardStub from './python/reward_stub.py?raw';

@@ -11,7 +11,7 @@ import { freeName } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import type { Task } from '../../tasks/task.ts';
 import { disk, readJsonFile, readText } from '../files.ts';
-import { configChanges } from '../../runs/configChanges.ts';
+import { configChanges } from '../../extensions/yaml/index.ts';
 import { say } from './progress.ts';
 
 /**

@@ -15,7 +15,7 @@ import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions } from '../../grpo/generate/options.ts';
 import { NothingInFlight } from '../../grpo/pipeline/nothingInFlight.ts';
-import { staleShare } from '../../grpo/pipeline/overSampling.ts';
+import { staleShare } from '../pipelines/index.ts';
 import type { GeneratedStep, SampleSource } from '../../grpo/generate/samples.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';

@@ -3,7 +3,7 @@
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { InputError } from '../../errors.ts';
-import type { ExperienceRecord } from '../../grpo/queue/types.ts';
+import type { ExperienceRecord } from '../../grpo/pipeline/record.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import { type Connect, enter, newUserKey, pause, untilDone, type UserKey } from './connect.ts';
 import {

@@ -14,7 +14,7 @@ import {
   uidOfGroup,
   type WeightTransfer,
 } from '../../grpo/pipeline/types.ts';
-import { type ExperienceRecord, uidOf } from '../../grpo/queue/types.ts';
+import { type ExperienceRecord, uidOf } from '../../grpo/pipeline/record.ts';
 import { sameIds } from '../../grpo/update/batch.ts';
 import { pause, pull, untilDone } from './connect.ts';
 import { MessageError } from './frame.ts';
