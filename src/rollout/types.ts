@@ -170,7 +170,7 @@ export interface RolloutStats {
   draftTokens: number;
   /** Guesses that were right. */
   acceptedTokens: number;
-  /** Number of sequences, summed over passes that checked guesses. */
+  /** Number of sequences whose guesses were checked, summed over passes. */
   verifications: number;
 }
 

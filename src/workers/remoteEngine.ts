@@ -230,7 +230,8 @@ function remoteRollout(
     release: (requestId) => {
       if (released.push(requestId) === 1) queueMicrotask(flushReleased);
     },
-    // Deferred, because requests of the same task are sent at its end, and the abort must arrive after them.
+    // The abort is sent in a microtask: requests of the same task of the event loop are sent at the end of the task, and the abort must
+    // arrive after them.
     abort: (requestIds) => queueMicrotask(() => void api.abort(role, requestIds)),
     resetCache: (weightVersion) => alive(api.resetCache(role, weightVersion)),
     drawnSoFar: (requestIds) => alive(api.drawnSoFar(role, requestIds)),

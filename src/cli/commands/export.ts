@@ -146,7 +146,10 @@ async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   return { files, notCarried: run.notCarried };
 }
 
-/** Throws InputError for a trained adapter, which is not exported, and for new LoRA adapters of a run exported to verl. */
+/**
+ * Throws InputError if the run has a trained adapter, which cannot be exported, or if a run with LoRA adapters that are not trained yet is
+ * to be exported to verl.
+ */
 async function checkAdapter(peer: keyof typeof TARGETS, source: string, model: TrainConfig['model']): Promise<void> {
   const merged = 'Run "webgrpo merge" first, then export the merged folder with --config and model.loraRank=0.';
   const trained = (await findAdapter(source, model.loraAdapterPath)).folder;

@@ -49,7 +49,9 @@ function rewardOfJsonl(written: TrainConfig['task']['options']): string {
 
 const LINE_END = String.raw`\n\r\u2028\u2029`;
 const SPACE = String.raw`\t\n\x0b\x0c\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff`;
-/** The characters that \d, \w and \s match in JavaScript. Python's own classes match others. */
+/**
+ * The characters that \d, \w and \s match in JavaScript. They are written out, because \d, \w and \s in Python match other characters too.
+ */
 const CLASSES: Readonly<Record<string, string>> = { d: '0-9', w: 'A-Za-z0-9_', s: SPACE };
 /** Splits a pattern into parts: an escape, a character class, the start of a group, a quantifier, or a single character. */
 const PARTS = /\\[^]|\[(?:\\[^]|[^\]])*\]|\(\?(?:<[=!]|<\w+>|[:=!])?|\{\d+(?:,\d*)?\}|[^]/g;

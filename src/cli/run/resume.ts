@@ -99,9 +99,9 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that are left out of the printed command, because they do not affect the run. */
+/** Flags that are left out of the command line that resumes a run, because they do not affect the run. */
 const LEFT_OUT = ['json'];
-/** Flags with a secret value. The printed command shows TEXT in place of the value. */
+/** Flags with a secret value. That command line shows TEXT in place of the value. */
 const SECRET = ['token'];
 
 /** Returns the command line that resumes the run that was started with these arguments. */

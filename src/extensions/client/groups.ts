@@ -59,7 +59,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #complete: Group[] = [];
   /** The groups and counters that the current step has taken. They are put back if the step fails. */
   #currentStep: { step: number; groups: Group[]; requestedGroups: number | undefined; counts: Metrics } | undefined;
-  /** Aborts when the engine's GPU device is lost. */
+  /** Controller of the signal that aborts when the engine's GPU device is lost. */
   #deviceLost = new AbortController();
   #requestedGroups: number | undefined;
   #nextGroupNumber = 0;

@@ -151,8 +151,8 @@ function characters(
 ): Pattern {
   const least = Math.min(minLength, maxLength ?? MAX_LEAST, MAX_LEAST);
   const leastOf = (pattern: Pattern) => sequence(...Array.from({ length: least }, () => pattern));
-  // A string with a length limit cannot contain characters beyond U+FFFF, which count twice, nor "<", after which one more character must
-  // be known.
+  // A string with a length limit cannot contain characters beyond U+FFFF, which count twice, nor "<", which would be allowed only together
+  // with a harmless character after it.
   if (maxLength !== undefined) {
     const plain = character(ASCII, false);
     return sequence(leastOf(plain), upTo(maxLength - least, plain));
@@ -170,7 +170,7 @@ const ASCII: Ranges = [
   [0x3d, 0x5b],
   [0x5d, 0x7f],
 ];
-/** ASCII characters as above, but without "/" and "t". */
+/** Same as ASCII, but without "/" and "t", with which a "<" could start the tag of a call. */
 const NO_TAG: Ranges = [
   [0x20, 0x21],
   [0x23, 0x2e],

@@ -53,7 +53,7 @@ export function generatorCompletion(
   };
 }
 
-/** Imports code that uses transformers.js. Only runs that use such a model load it. */
+/** Imports the code that uses transformers.js. Only runs with a reward model or judge on transformers.js load it. */
 async function loadClassifier(model: string): Promise<Classifier> {
   return (await import('./transformersModels.ts')).openClassifier(model);
 }

@@ -251,8 +251,8 @@ export class NatsRollouter implements Rollouter {
   }
 
   /**
-   * Compares the samples of two workers. Returns false, so that both are rejected, if their tokens differ and neither sample has a token
-   * near the tolerance that could explain it.
+   * Compares the samples of two workers. Returns false, so that both are rejected, if their tokens differ and neither sample has near
+   * tokens (tokens that differ from the verifier's within its tolerance), which could explain the difference.
    */
   #agree(first: ExperienceRecord, second: ExperienceRecord): boolean {
     const [a, b] = [first, second].map(({ columns }) => columns['response']);

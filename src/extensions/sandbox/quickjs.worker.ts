@@ -75,7 +75,8 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
     maximum: Math.floor(memoryBytes / PAGE_BYTES),
   });
   // emscripten requires the location of the wasm, but never fetches it.
-  // An abort is thrown too and reported as the program's error, so its message must not be printed to the trainer's stderr.
+  // If the wasm aborts, emscripten prints a message and throws. The thrown error is reported as the program's, so the message is dropped
+  // instead of printed to the trainer's stderr.
   const emscriptenModule: CustomizeVariantOptions['emscriptenModule'] & object = Object.assign(
     {},
     { printErr: () => undefined },

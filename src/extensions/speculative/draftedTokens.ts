@@ -43,7 +43,7 @@ export class DraftedTokens implements TokenSource {
     this.#proposer.close(requestId);
   }
 
-  /** Always true, because guesses continue from the last token. */
+  /** Always true: guesses continue from the last token, so the host must have read that token before it can make them. */
   needsLastToken(): boolean {
     return true;
   }

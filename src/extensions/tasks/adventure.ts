@@ -50,7 +50,7 @@ export interface AdventureProblem extends Problem {
 export interface Adventure {
   room: number;
   has: string[];
-  /** Items that the model has picked up anywhere. */
+  /** Items that the model has taken, in any room. They have left their rooms. */
   taken: string[];
   doorIsOpen: boolean;
   isOut: boolean;

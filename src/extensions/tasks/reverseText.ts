@@ -47,8 +47,7 @@ export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = 
 const backwards = (text: string) => [...text].reverse().join('');
 
 /**
- * Returns the fraction of letters that are in their right places; 1 = the texts are equal. Counts places of the longer text, with its end
- * as one more letter.
+ * Returns the number of places at which both texts have the same letter, divided by the length of the longer text; 1 = the texts are equal.
  */
 function placed(a: string, b: string): number {
   const right = [...b].filter((letter, i) => a[i] === letter).length;

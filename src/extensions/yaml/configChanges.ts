@@ -27,7 +27,7 @@ export interface ChangedKey {
  */
 export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
   const then = new Map(leaves(treeOf(before)));
-  // Without keys that are not set, like the config in config.yaml.
+  // Leaves out keys that are not set, because config.yaml leaves them out too.
   const now = new Map(leaves(after).filter(([, value]) => value !== undefined));
   const keys = [...new Set([...then.keys(), ...now.keys()])];
   return keys

@@ -58,7 +58,8 @@ export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerC
 const fault = ({ where }: JsonlRow, what: string): InputError => new InputError(`${where}: ${what}.`);
 
 function problemOf(row: JsonlRow, keys: JsonlFields, check: AnswerCheck | undefined, id: string): Problem {
-  // Copying an own field `__proto__` would set the prototype of the copy, for example in a reward that copies the problem.
+  // A field `__proto__` is refused, because copying it would set the prototype of the copy, for example in a reward that copies the
+  // problem.
   if (Object.hasOwn(row.fields, '__proto__')) throw fault(row, 'a field is named "__proto__". Rename it');
   const texts = Object.entries(TEXTS).map(([name, written]): [string, unknown] => [name, nameIn(row, written)]);
   return {
