@@ -17,13 +17,22 @@ import { ROOT, setup } from './setup.mjs';
 /** @typedef {import('../src/extensions/simulation/index.ts').Workload} Workload */
 
 const LESSON = join(ROOT, 'demo', 'lessons', '5-stale');
-const DELAYS = [16, 4, 1];
-const LOSSES = ['grpo', 'cispo', 'importance_sampling'];
+/** Losses and delays, most important first. @type {[string, number][]} */
+const RUNS = [
+  ['grpo', 16],
+  ['importance_sampling', 16],
+  ['grpo', 4],
+  ['grpo', 1],
+  ['cispo', 16],
+];
 const SEEDS = [1, 2, 3];
 const PIPELINES = ['on-policy', 'one-step-off', 'fully-async'];
 /** Step of each pipeline whose tries are stored. */
 const SHOWN = 5;
-const SETTINGS = ['trainer.totalTrainingSteps=6', 'trainer.testFreq=0', 'trainer.valBeforeTrain=false'];
+const SETTINGS = [
+  ...['trainer.totalTrainingSteps=6', 'trainer.testFreq=0', 'trainer.valBeforeTrain=false'],
+  'data.valMaxSamples=1', // a run ends with an evaluation
+];
 const KEPT = ['trainer.keepRollouts=true', 'asyncTraining.stalenessThreshold=0.5'];
 
 const rounded = (/** @type {number} */ value, digits = 4) => Number(value.toPrecision(digits));
@@ -83,31 +92,29 @@ try {
   }
   const runs = [];
   const tokens = [];
-  for (const seed of SEEDS)
-    for (const delay of DELAYS)
-      for (const loss of LOSSES) {
-        const kept = join(values.folder, `${loss}-${delay}-${seed}.json`);
-        if (!existsSync(kept)) {
-          if (values['only-pipelines']) continue;
-          /** @type {LoopStep[]} */
-          const steps = [];
-          await module.run(join(LESSON, 'stale.js'), { delay, loss, seed }, (step) => steps.push(step));
-          const { logProbs } = /** @type {LoopStep} */ (steps.at(-1));
-          writeFileSync(kept, JSON.stringify({ steps: steps.map(module.summaryOf), logProbs }));
-        }
-        /** @type {{ steps: ReturnType<typeof module.summaryOf>[], logProbs: LoopStep['logProbs'] }} */
-        const { steps, logProbs } = JSON.parse(readFileSync(kept, 'utf8'));
-        const valuesOf = (/** @type {keyof typeof steps[number]} */ name) =>
-          steps.map((step) => rounded(step[name] ?? 0, 3));
-        const names = /** @type {const} */ (['reward', 'clipped', 'low', 'middle', 'high', 'share']);
-        runs.push({ delay, loss, seed, ...Object.fromEntries(names.map((name) => [name, valuesOf(name)])) });
-        if (loss === 'grpo' && seed === 1) {
-          const short = (/** @type {number[][]} */ all) =>
-            all.map((own) => own.map((value) => Number(value.toFixed(3))));
-          tokens.push({ delay, step: steps.length, drawn: short(logProbs.drawn), now: short(logProbs.now) });
-        }
-        say(`${loss}, delay ${delay}, seed ${seed}: reward ${valuesOf('reward')[0]} to ${valuesOf('reward').at(-1)}`);
+  for (const [loss, delay] of RUNS)
+    for (const seed of SEEDS) {
+      const kept = join(values.folder, `${loss}-${delay}-${seed}.json`);
+      if (!existsSync(kept)) {
+        if (values['only-pipelines']) continue;
+        /** @type {LoopStep[]} */
+        const steps = [];
+        await module.run(join(LESSON, 'stale.js'), { delay, loss, seed }, (step) => steps.push(step));
+        const { logProbs } = /** @type {LoopStep} */ (steps.at(-1));
+        writeFileSync(kept, JSON.stringify({ steps: steps.map(module.summaryOf), logProbs }));
       }
+      /** @type {{ steps: ReturnType<typeof module.summaryOf>[], logProbs: LoopStep['logProbs'] }} */
+      const { steps, logProbs } = JSON.parse(readFileSync(kept, 'utf8'));
+      const valuesOf = (/** @type {keyof typeof steps[number]} */ name) =>
+        steps.map((step) => rounded(step[name] ?? 0, 3));
+      const names = /** @type {const} */ (['reward', 'clipped', 'low', 'middle', 'high', 'share']);
+      runs.push({ delay, loss, seed, ...Object.fromEntries(names.map((name) => [name, valuesOf(name)])) });
+      if (loss === 'grpo' && seed === 1) {
+        const short = (/** @type {number[][]} */ all) => all.map((own) => own.map((value) => Number(value.toFixed(3))));
+        tokens.push({ delay, step: steps.length, drawn: short(logProbs.drawn), now: short(logProbs.now) });
+      }
+      say(`${loss}, delay ${delay}, seed ${seed}: reward ${valuesOf('reward')[0]} to ${valuesOf('reward').at(-1)}`);
+    }
   module.close();
   const about = {
     command: 'node scripts/record-stale.mjs',
