@@ -50,17 +50,23 @@ async function runner() {
   return import(join(outDir, 'recordRun.js'));
 }
 
-/** Returns the work of two steps, rounded. @param {Workload} work */
-function shortWork({ steps, decode, trainSeconds, syncSeconds, promptTokens }) {
-  const turnsOf = (/** @type {Workload['steps'][number][number]} */ { group, turns }) => [
-    group,
-    ...turns.map(({ tokens }) => rounded(tokens, 3)),
-  ];
+/** Returns the work of the run that the bench measured, as the lesson stores it. */
+function measuredWork() {
+  const file = readFileSync(join(ROOT, 'test', 'fixtures', 'simulation.json'), 'utf8');
+  /** @type {{ work: Workload, rows: { name: string, measured: { stepSeconds: number } }[] }} */
+  const { work, rows } = JSON.parse(file);
+  const { steps, decode, trainSeconds, syncSeconds, promptTokens } = work;
   return {
-    steps: steps.slice(1, 3).map((step) => step.map(turnsOf)),
+    steps: steps.map((samples) =>
+      samples.map(({ group, turns }) => [
+        group,
+        ...turns.flatMap(({ tokens, toolSeconds }) => [tokens, rounded(toolSeconds, 3)]),
+      ]),
+    ),
     decode: { perPass: rounded(decode.perPass), perRow: rounded(decode.perRow) },
-    trainSeconds: trainSeconds.slice(1, 3).map((seconds) => rounded(seconds)),
+    trainSeconds: trainSeconds.map((seconds) => rounded(seconds)),
     ...{ syncSeconds: rounded(syncSeconds), promptTokens: rounded(promptTokens) },
+    measured: PIPELINES.map((name) => rounded(rows.find((row) => row.name === name)?.measured.stepSeconds ?? 0)),
   };
 }
 
@@ -77,7 +83,6 @@ try {
   mkdirSync(values.folder, { recursive: true });
   const module = await runner();
   const pipelines = [];
-  let work;
   for (const name of PIPELINES) {
     const path = join(values.folder, name);
     const settings = [`trainer.pipeline=${name}`, ...SETTINGS, ...KEPT];
@@ -87,7 +92,6 @@ try {
       if (code !== 0) throw new SetupError('The run did not finish. Its messages are above.');
     }
     const run = await module.staleRun(path, SHOWN);
-    if (name === 'on-policy') work = shortWork(run.work);
     pipelines.push({ name, ages: run.ages, tries: run.tries });
   }
   const runs = [];
@@ -122,7 +126,7 @@ try {
     adapter: values.adapter ?? 'SwiftShader',
     date: new Date().toISOString().slice(0, 10),
     pipelineCommand: `webgrpo train configs/gsm8k-tool.yaml trainer.pipeline=NAME ${SETTINGS[0]} ${KEPT[1]}`,
-    work,
+    work: measuredWork(),
   };
   const lines = (/** @type {object[]} */ rows) => rows.map((row) => JSON.stringify(row)).join(',\n');
   const parts = { pipelines, tokens, runs };

@@ -6,7 +6,6 @@ import { runLoop, type LoopOptions, type LoopStep } from '../../demo/lessons/kit
 import { disk } from '../../src/cli/files.ts';
 import * as learners from '../../src/extensions/learner/index.ts';
 import { keptSteps, readKept } from '../../src/extensions/replay/index.ts';
-import { runWorkload } from '../../src/extensions/simulation/index.ts';
 import * as library from '../../src/index.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { installWebGpu, readCheckpoint } from '../../src/node.ts';
@@ -54,7 +53,7 @@ export const summaryOf = ({ reward, clipped, logProbs }: LoopStep) => ({ reward,
 /** Tokens that one author wrote under one version of the weights: text, age in steps or -1 for a tool or the template, number of tokens. */
 export type Piece = [text: string, age: number, tokens: number];
 
-/** Returns what lesson 5 shows of a run folder with kept rollouts: the ages of each step's tokens, one try per group of a step, and its work. */
+/** Returns what lesson 5 shows of a run folder with kept rollouts: the ages of each step's tokens, and one try per group of a step. */
 export async function staleRun(path: string, shownStep: number) {
   const folder = RunFolder.open(disk, path);
   const { tokenizerJson, tokenizerConfigJson } = await readCheckpoint('checkpoints/gsm8k-tool');
@@ -72,8 +71,7 @@ export async function staleRun(path: string, shownStep: number) {
         if (pieces.at(-1)?.age === age) pieces.at(-1)!.ids.push(id);
         else pieces.push({ ids: [id], age });
       });
-      const versions = new Set(pieces.map(({ age }) => age).filter((age) => age >= 0)).size;
-      return { group, versions, pieces: pieces.map(({ ids, age }): Piece => [tokenizer.decode(ids), age, ids.length]) };
+      return { group, pieces: pieces.map(({ ids, age }): Piece => [tokenizer.decode(ids), age, ids.length]) };
     });
     ages.push(Array.from(counts, (count) => count ?? 0));
     if (step === shownStep)
@@ -81,8 +79,8 @@ export async function staleRun(path: string, shownStep: number) {
         (number) =>
           bySample
             .filter(({ group }) => group === number)
-            .reduce((most, one) => (one.versions > most.versions ? one : most)).pieces,
+            .reduce((most, one) => (one.pieces.length > most.pieces.length ? one : most)).pieces,
       );
   }
-  return { ages, tries, work: runWorkload(await folder.profiles(), await folder.metrics()) };
+  return { ages, tries };
 }

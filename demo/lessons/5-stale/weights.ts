@@ -41,7 +41,7 @@ export function ratiosOf(logProbs: LogProbs): Ratios {
   return { low, middle, high, share: effectiveShare(weights) };
 }
 
-/** What a cap does to a batch. */
+/** Effect of a cap on a batch. */
 export interface Corrected {
   weights: number[];
   /** Share of the tokens whose weight is cut. */

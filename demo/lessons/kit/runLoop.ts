@@ -64,7 +64,7 @@ export interface LoopStep {
   gradNorm: number;
   /** Share of the tokens that the loss clipped; undefined for a loss without a clip. */
   clipped: number | undefined;
-  /** Of the batch that the step trained on. */
+  /** Log-probs of the batch that the step trained on. */
   logProbs: LogProbs;
   seconds: Seconds;
   /** The first try at each problem. */
