@@ -50,8 +50,10 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
     .press('End');
   await expect(page).toHaveURL(/rate=-1/);
   await button(page, '3.2', /^Run yours/).press('Enter');
-  await expect(figure(page, '3.2').getByText(/^Done: 60 updates in /)).toBeVisible();
-  await expect(figure(page, '3.2').locator('polyline')).toHaveCount(4);
+  const rate = figure(page, '3.2');
+  await expect(rate.getByText(isFull ? /^Done: 60 updates in / : /^Step \d+, reward/)).toBeVisible();
+  await expect(rate.locator('polyline')).toHaveCount(4);
+  if (!isFull) await button(page, '3.2', 'Stop').press('Enter');
 
   await figure(page, '3.3')
     .getByLabel(/^Step: /)
@@ -62,8 +64,9 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
 
   // The exercises contain the loop's text, which Vite imports.
   const { module } = await runnerImport<typeof lesson>('./demo/lessons/3-run/exercises.ts', { configFile: false });
-  for (const one of module.EXERCISES) await solve(page, one);
-  await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
+  const some = isFull ? module.EXERCISES : module.EXERCISES.filter(({ kind }) => kind !== 'loop');
+  for (const one of some) await solve(page, one);
+  await expect(page.locator('[data-progress]')).toContainText(`${some.length} of 3 exercises solved`);
   await expectNoViolations(page, 'lesson 3', isFull ? COLOURS : { light: COLOURS.light });
   expect(wrong).toEqual([]);
 });

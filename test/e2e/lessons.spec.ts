@@ -42,6 +42,16 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
   expect(wrong).toEqual([]);
 });
 
+test('the styles of the kit come before those of a lesson, which overrule them', async ({ request }) => {
+  for (const folder of ['2-losses', '4-tools', '5-stale', '6-claims', 'handout']) {
+    const html = await (await request.get(`/lessons/${folder}/index.html`)).text();
+    const links = [...html.matchAll(/<link rel="stylesheet"[^>]* href="\.\.\/\.\.\/([^"]+)"/g)].map(([, file]) => file);
+    const texts = await Promise.all(links.map(async (file) => (await request.get(`/${file}`)).text()));
+    expect(links.at(-1), folder).toContain(folder);
+    expect(texts.findIndex((text) => text.includes('[data-embed]'))).toBe(0);
+  }
+});
+
 test('every mistake of an exercise gets its own sentence, then the hint and the answer', async ({ page }) => {
   skipUnlessFull();
   await openLesson(page);
