@@ -38,11 +38,11 @@ test('lesson 5 is done by keyboard alone, and its loop trains three steps in the
   await expect(cap.locator('.says')).toContainText(`cuts the weight of ${NUMBERS['cut-2']} of the tokens`);
   await cap.getByLabel(/^Cap/).press('Home');
   await expect(cap.locator('.says')).toContainText('A cap of 1.00 by token');
-  await cap.getByLabel('Tokens').selectOption('here');
+  await cap.getByLabel('Tokens', { exact: true }).selectOption('here');
   await expect(cap.locator('.source')).toHaveText('Step 3 of the run in this tab.');
 
   const times = figure(page, '5.4');
-  await times.getByLabel(/^Slowest tool call/).press('Home');
+  await times.getByLabel(/^Slowest search/).press('Home');
   await expect(page).toHaveURL(/tool=0/);
 
   for (const one of isFull ? EXERCISES : EXERCISES.slice(1)) await solve(page, one);

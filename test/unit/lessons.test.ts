@@ -180,6 +180,7 @@ test.each(LESSONS)(
     expect(numbers(/<!-- still ([\d.]+) -->/g)).toEqual(Object.keys(STILLS));
     expect(numbers(/data-figure="([\d.]+)"/g)).toEqual(Object.keys(STILLS));
     expect(numbers(/data-exercise="([\d.]+)"/g)).toEqual(own.map(({ id }) => id));
+    expect(numbers(/data-predict="([\w. ]+)"/g)).not.toEqual([]);
     const [, prose] = /<main[^>]*>([^]*)<\/main>/.exec(html)!;
     const words = prose.replace(/<!--[^]*?-->|<[^>]*>/g, ' ').match(/[\w.]+/g)!;
     expect(words.length).toBeLessThanOrEqual(900);

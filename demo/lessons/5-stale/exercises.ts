@@ -26,7 +26,7 @@ const MATCH: MatchExercise = {
   options: PIPELINES.map(({ name }) => ({ id: name, label: name })),
   answer: right,
   hint: 'When is a batch drawn, and how many updates come between drawing it and training on it?',
-  why: `On-policy never waits with a batch, and one-step-off waits with each. Of fully-async, ${agesInWords(agesOf(named('fully-async')))} drew the tokens.`,
+  why: `On-policy never waits with a batch, and one-step-off waits with each. The tokens of fully-async were drawn ${agesInWords(agesOf(named('fully-async')))}.`,
   judge: (chosen) => {
     const k = right.findIndex((name, i) => chosen[i] !== name);
     return k === -1 ? undefined : `Histogram ${'ABC'[k]} is not ${chosen[k]}. ${ELSEWHERE[chosen[k]]}`;

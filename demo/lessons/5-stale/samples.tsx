@@ -60,7 +60,9 @@ export function RowsFigure() {
           <span class="piece age-none">not drawn: tool and template</span>
         </li>
       </ul>
-      <p class="note">One try of a group. In all steps after the first: {agesInWords(agesOf(pipeline))}.</p>
+      <p class="note">
+        One try of a group. In all steps after the first, tokens were drawn {agesInWords(agesOf(pipeline))}.
+      </p>
     </Figure>
   );
 }

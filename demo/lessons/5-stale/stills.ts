@@ -5,7 +5,7 @@ import { duration, short } from '../../../src/ui/format.ts';
 import { bandOver, last, RECORDED as UNDELAYED, runsOf, STEPS } from '../3-run/stills.ts';
 import { attribute, curvesPlot, type NamedCurve } from '../kit/plot.ts';
 import type { LogProbs } from '../kit/runLoop.ts';
-import { agesPlot, timesPlot, tradePlot, weightsPlot } from './plots.ts';
+import { agesPlot, timesPlot, weightsPlot } from './plots.ts';
 import data from './recorded.json' with { type: 'json' };
 import { type Setting, SLOWEST, timesOf, type Work } from './times.ts';
 import { corrected, type Level } from './weights.ts';
@@ -91,7 +91,7 @@ export const shownTries = ({ tries }: (typeof PIPELINES)[number], all = false): 
 
 /** Describes figure 5.1. */
 export const rowsInWords = (pipeline: (typeof PIPELINES)[number]): string =>
-  `${pipeline.name}, tokens that step ${SHOWN_STEP} trains on: ${agesInWords(agesOf(pipeline, [pipeline.ages[SHOWN_STEP - 1]]))} drew them.`;
+  `Tokens that step ${SHOWN_STEP} of ${pipeline.name} trains on: drawn ${agesInWords(agesOf(pipeline, [pipeline.ages[SHOWN_STEP - 1]]))}.`;
 
 export const DELAYS = [0, 1, 4, 16] as const;
 export type Delay = (typeof DELAYS)[number];
@@ -227,7 +227,7 @@ export const STILLS: Readonly<Record<string, string>> = {
 };
 
 /** Histogram of the ages of a pipeline's tokens, for exercise 5.1. */
-export const agesStill = (pipeline: (typeof PIPELINES)[number], label: string): string =>
-  agesPlot(agesOf(pipeline), label);
-
-export { tradePlot };
+export function agesStill(pipeline: (typeof PIPELINES)[number], name: string): string {
+  const shares = agesOf(pipeline);
+  return agesPlot(shares, `${name}: ${shares.map((share, age) => `age ${age} ${percent(share)}`).join(', ')}.`);
+}

@@ -62,7 +62,7 @@ export const timesOf = ({ tool, threshold, sync, partial }: Setting) =>
       name,
       seconds: stepSeconds,
       waits: idleShare.trainer,
-      idle: idleShare.rollout,
+
       stale: 1 - staleness[0] / groups,
     };
   });
