@@ -56,7 +56,7 @@ function measuredWork() {
   /** @type {{ work: Workload, rows: { name: string, measured: { stepSeconds: number } }[] }} */
   const { work, rows } = JSON.parse(file);
   const { steps, decode, trainSeconds, syncSeconds, promptTokens } = work;
-  return {
+  const stored = {
     steps: steps.map((samples) =>
       samples.map(({ group, turns }) => [
         group,
@@ -66,6 +66,9 @@ function measuredWork() {
     decode: { perPass: rounded(decode.perPass), perRow: rounded(decode.perRow) },
     trainSeconds: trainSeconds.map((seconds) => rounded(seconds)),
     ...{ syncSeconds: rounded(syncSeconds), promptTokens: rounded(promptTokens) },
+  };
+  return {
+    work: stored,
     measured: PIPELINES.map((name) => rounded(rows.find((row) => row.name === name)?.measured.stepSeconds ?? 0)),
   };
 }
@@ -120,13 +123,14 @@ try {
       say(`${loss}, delay ${delay}, seed ${seed}: reward ${valuesOf('reward')[0]} to ${valuesOf('reward').at(-1)}`);
     }
   module.close();
+  const { work, measured } = measuredWork();
   const about = {
     command: 'node scripts/record-stale.mjs',
     commit: execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim(),
     adapter: values.adapter ?? 'SwiftShader',
     date: new Date().toISOString().slice(0, 10),
     pipelineCommand: `webgrpo train configs/gsm8k-tool.yaml trainer.pipeline=NAME ${SETTINGS[0]} ${KEPT[1]}`,
-    work: measuredWork(),
+    ...{ work, measured, setting: module.SETTING, times: module.timesOf(work, module.SETTING) },
   };
   const lines = (/** @type {object[]} */ rows) => rows.map((row) => JSON.stringify(row)).join(',\n');
   const parts = { pipelines, tokens, runs };

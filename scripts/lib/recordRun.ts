@@ -1,6 +1,7 @@
 /** Runs the loops of lessons in Node, as a lesson's worker does, for scripts/record-run.mjs and record-stale.mjs. */
 
 import { readFileSync } from 'node:fs';
+import { SETTING, timesOf } from '../../demo/lessons/5-stale/times.ts';
 import { ratiosOf } from '../../demo/lessons/5-stale/weights.ts';
 import { runLoop, type LoopOptions, type LoopStep } from '../../demo/lessons/kit/runLoop.ts';
 import { disk } from '../../src/cli/files.ts';
@@ -43,6 +44,8 @@ export async function run(file: string, options: LoopOptions, onStep: (step: Loo
     onStep,
   });
 }
+
+export { SETTING, timesOf };
 
 /** Frees the engine. */
 export const close = (): void => opened?.engine.destroy();

@@ -23,7 +23,7 @@ import * as toolExercises from '../../demo/lessons/4-tools/exercises.ts';
 import * as tools from '../../demo/lessons/4-tools/stills.ts';
 import * as staleExercises from '../../demo/lessons/5-stale/exercises.ts';
 import * as stale from '../../demo/lessons/5-stale/stills.ts';
-import { timesOf } from '../../demo/lessons/5-stale/times.ts';
+import { SETTING, timesOf } from '../../demo/lessons/5-stale/times.ts';
 import * as weights from '../../demo/lessons/5-stale/weights.ts';
 import * as evidence from '../../demo/lessons/6-claims/evidence.ts';
 import * as claimExercises from '../../demo/lessons/6-claims/exercises.ts';
@@ -509,7 +509,10 @@ test('a cap of 1 keeps the most tokens, and no cap all weight; a try has the pro
 });
 
 test('with fast tools no pipeline of lesson 5 waits less than with slow ones', () => {
-  const [fast, slow] = [0, 8].map((tool) => timesOf({ ...stale.SETTING, tool }));
+  const { work, times, measured } = stale.RECORDED;
+  expect(times).toEqual(timesOf(work, SETTING));
+  times.forEach(({ seconds }, i) => expect(Math.abs(seconds / measured[i] - 1)).toBeLessThan(0.06)); // docs/guides/simulate.md
+  const [fast, slow] = [0, 8].map((tool) => timesOf(work, { ...SETTING, tool }));
   fast.forEach(({ waits, seconds }, i) => {
     expect(seconds).toBeLessThan(slow[i].seconds);
     expect(waits).toBeLessThan(slow[i].waits);

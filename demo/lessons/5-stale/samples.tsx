@@ -1,6 +1,6 @@
 /** Figure 5.1, which weights drew each token, and figure 5.4, the time that a pipeline saves. */
 
-import { useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { short } from '../../../src/ui/format.ts';
 import { isHidden, move, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Select, Slider } from '../kit/figure.tsx';
@@ -13,11 +13,12 @@ import {
   RECORDED,
   rowsHtml,
   rowsInWords,
-  SETTING,
   shownTries,
   timesInWords,
 } from './stills.ts';
-import { timesOf } from './times.ts';
+import type { timesOf } from './times.ts';
+
+const { setting: SETTING, work, measured } = RECORDED;
 
 const LAST = PIPELINES.length - 1;
 
@@ -73,14 +74,19 @@ export function TimesFigure() {
   const threshold = numberOf('ahead', SETTING.threshold, 0, 1);
   const sync = Math.round(numberOf('sync', SETTING.sync, 1, 4));
   const partial = movedTo('partial') !== 'no';
-  const times = useMemo(() => timesOf({ tool, threshold, sync, partial }), [tool, threshold, sync, partial]);
+  const [simulated, setSimulated] = useState<typeof timesOf | undefined>(undefined);
+  useEffect(() => void import('./times.ts').then((module) => setSimulated(() => module.timesOf)), []);
+  const times = useMemo(
+    () => simulated?.(work, { tool, threshold, sync, partial }) ?? RECORDED.times,
+    [simulated, tool, threshold, sync, partial],
+  );
   const says = timesInWords(times);
   return (
     <Figure
       number="5.4"
       title="What waiting costs"
       says={says}
-      source={`Simulated from the work of a measured run with four slow searches a try (docs/lab/performance.md, SwiftShader, nothing else running). With searches of up to 3 s it measured ${RECORDED.work.measured.map((seconds) => `${short(seconds)} s`).join(', ')} per step.`}
+      source={`Simulated from the work of a measured run with four slow searches a try (docs/lab/performance.md, SwiftShader, nothing else running). With searches of up to 3 s it measured ${measured.map((seconds) => `${short(seconds)} s`).join(', ')} per step.`}
     >
       <div class="controls">
         <Slider control="tool" label="Slowest search" value={tool} least={0} most={20} step={1} shown={`${tool} s`} />

@@ -7,7 +7,7 @@ import { attribute, curvesPlot, type NamedCurve } from '../kit/plot.ts';
 import type { LogProbs } from '../kit/runLoop.ts';
 import { agesPlot, timesPlot, weightsPlot } from './plots.ts';
 import data from './recorded.json' with { type: 'json' };
-import { type Setting, SLOWEST, timesOf, type Work } from './times.ts';
+import type { Setting, timesOf, Work } from './times.ts';
 import { corrected, type Level } from './weights.ts';
 
 /** Measures of a step of the loop. */
@@ -30,8 +30,11 @@ interface Recorded {
   adapter: string;
   date: string;
   pipelineCommand: string;
-  /** The measured seconds are those of a step, by pipeline. */
-  work: Work & { measured: number[] };
+  work: Work;
+  /** Seconds of a step by pipeline as measured, and as simulated with the same setting. */
+  measured: number[];
+  setting: Setting;
+  times: ReturnType<typeof timesOf>;
   /** Trained tokens by age for each step, and one try per group of the last but one step. */
   pipelines: { name: string; ages: number[][]; tries: Piece[][] }[];
   /** Tokens of the last batch of the runs with grpo and seed 1. */
@@ -160,9 +163,6 @@ export const tradeOf = (logProbs: LogProbs, level: Level) =>
     return { cap, share, kept: 1 - lost };
   });
 
-/** Setting of figure 5.4 at its opening. */
-export const SETTING: Setting = { tool: SLOWEST, threshold: 0.5, sync: 1, partial: true };
-
 /** Describes figure 5.4. */
 export const timesInWords = (times: ReturnType<typeof timesOf>): string =>
   times
@@ -179,7 +179,7 @@ export const SAVED = '39%';
 
 const start = mean(UNDELAYED.runs.filter(({ lr }) => lr === 1e-3).map(({ reward }) => mean(reward.slice(0, 5))));
 const [cap2, uncapped] = [2, Infinity].map((cap) => corrected(tokensOf(16), cap, 'token'));
-const times = timesOf(SETTING);
+const { times } = RECORDED;
 const fully = PIPELINES.find(({ name }) => name === 'fully-async')!;
 
 /** Numbers of the lesson's text, by the name in its HTML. */
