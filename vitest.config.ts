@@ -44,7 +44,7 @@ const ISOLATED = [
 const isFull = process.env['FULL_TESTS'] === '1';
 
 /** Milliseconds after which a test counts as hanging. No test depends on the limit, and a busy machine stays far below it. */
-const GUARD = { testTimeout: 120_000, hookTimeout: 120_000 };
+const GUARD = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 120_000, interval: 20 } } };
 
 /** One process and one device for all files (test/gpu/sharedDevice.ts), so that a kernel is compiled once, not once per file. */
 const GPU_TESTS = {
