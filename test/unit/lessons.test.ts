@@ -498,6 +498,9 @@ test('the recorded runs of lesson 5 are complete, and their tokens are as old as
   expect(one[1]).toBe(1);
   expect(some[0]).toBeGreaterThan(0.4);
   expect(some[0]).toBeLessThan(1);
+  // "no try had two versions"
+  for (const pieces of stale.PIPELINES.flatMap(({ tries }) => tries))
+    expect(new Set(pieces.map(([, age]) => age).filter((age) => age >= 0)).size).toBe(1);
 });
 
 test('a cap of 1 keeps the most tokens, and no cap all weight; a try has the product of its weights', () => {
