@@ -11,7 +11,7 @@ import * as library from '../../src/index.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { installWebGpu, readCheckpoint } from '../../src/node.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import * as tasks from '../../src/tasks/index.ts';
+import * as tasks from '../../src/tasks.ts';
 
 /** The engine of all runs, with what it started from. */
 let opened: { engine: library.LocalEngine; weights: library.TensorMap; optimizer: library.TensorMap } | undefined;

@@ -61,7 +61,7 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
   await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. How uncertain the model is');
   await expect(figure(page, '3.3').locator('.step-tries li')).toHaveCount(4);
 
-  // Vite loads the exercises, because they import the loop's text.
+  // Node cannot import the exercises itself, because they import a file as text (`?raw`). So Vite does.
   const { module } = await runnerImport<typeof lesson>('./demo/lessons/3-run/exercises.ts', { configFile: false });
   await solveSome(page, module.EXERCISES);
   await expectNoViolations(page, 'lesson 3', isFull ? COLOURS : { light: COLOURS.light });
