@@ -77,9 +77,8 @@ test.each(Object.keys(TEMPLATES).filter((template) => 'sft.yaml' in TEMPLATES[te
     const name = `warm-${template}`;
     await write(name, template, { path: 'sft.yaml', isLarge: false });
     const folder = join(root, name);
-    expect(parseTrainConfig(readFileSync(join(folder, 'config.yaml'), 'utf8'), { source: 'x' }).model.path).toBe(
-      'sft.yaml',
-    );
+    const config = parseTrainConfig(readFileSync(join(folder, 'config.yaml'), 'utf8'), { source: 'config.yaml' });
+    expect([config.model.path, config.trainer.totalTrainingSteps]).toEqual(['sft.yaml', 40]);
     const sft = parseSftConfig(readFileSync(join(folder, 'sft.yaml'), 'utf8'), { source: 'sft.yaml' });
     expect(sft).toMatchObject({ name: `${name}-sft`, task: { module: './task.mjs' } });
     const { default: task } = (await import(join(folder, 'task.mjs'))) as { default: Task };

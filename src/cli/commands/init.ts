@@ -11,7 +11,7 @@ import type { FileSystem } from '../../runs/fileSystem.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, shippedPath } from '../files.ts';
-import { filesOf, type StartModel, TEMPLATES } from '../init/templates.ts';
+import { filesOf, type StartModel, TEMPLATES, WARM_START } from '../init/templates.ts';
 import { startedIn } from '../process/startedAs.ts';
 import { openModel } from '../run/checkpoints.ts';
 
@@ -51,7 +51,6 @@ export const init: Command = {
   },
 };
 
-const WARM_START = 'sft.yaml';
 /** A model with at least this many parameters trains adapters. */
 const LARGE = 10e6;
 
