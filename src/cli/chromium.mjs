@@ -109,6 +109,13 @@ export function swiftShaderBeside(chromium) {
   return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
 }
 
+/** Devices of GPUs on Linux: those of Mesa and AMD, of NVIDIA, of WSL, and of phones. */
+const GPU_DEVICES = /^(dri|nvidia\d+|dxg|(mali|kgsl|pvr).*)$/;
+
+/** Returns true if a GPU can be behind a Vulkan driver: Linux has a device for it. @param {string} [folder] */
+export const hasGpuDevice = (folder = '/dev') =>
+  existsSync(folder) && readdirSync(folder).some((name) => GPU_DEVICES.test(name));
+
 /**
  * Returns true if the Vulkan loader finds a driver description whose library exists, in the folders that it searches on Linux.
  * @param {NodeJS.ProcessEnv} env

@@ -6,7 +6,7 @@ import { delimiter } from 'node:path';
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
-import { chosenChromium, hasVulkanDriver, swiftShaderBeside } from './chromium.mjs';
+import { chosenChromium, hasGpuDevice, hasVulkanDriver, swiftShaderBeside } from './chromium.mjs';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;
@@ -59,8 +59,9 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   checkDrivers(env, true);
   const isChosen = env['VK_ICD_FILENAMES'] ?? env['VK_DRIVER_FILES'];
   const icd = process.platform === 'linux' && !isChosen ? swiftShaderBeside(chosenChromium(env)) : '';
-  // Without any driver Dawn would print the Vulkan loader's warnings, although SwiftShader works.
-  const first = icd && !hasVulkanDriver(env) ? undefined : await make();
+  // Without a GPU or a driver Dawn would print warnings of the Vulkan loader and of lavapipe, although SwiftShader works.
+  const mayBeHardware = hasVulkanDriver(env) && (env['VK_ADD_DRIVER_FILES'] || hasGpuDevice());
+  const first = icd && !mayBeHardware ? undefined : await make();
   if (first && !first.adapter) checkDrivers(env);
   if (first && (first.isHardware || !icd)) return first.gpu;
   env['VK_ICD_FILENAMES'] = icd;

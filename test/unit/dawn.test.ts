@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { NoAdapterError } from '../../src/errors.ts';
 import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
-import { hasVulkanDriver } from '../../src/cli/chromium.mjs';
+import { hasGpuDevice, hasVulkanDriver } from '../../src/cli/chromium.mjs';
 
 const turns = async (n: number) => {
   for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));
@@ -61,4 +61,15 @@ test('a Vulkan driver is a description in a folder of the loader whose library e
   expect(found('near.json', ofLibrary('./near.json'))).toBe(true);
   expect(hasVulkanDriver({ ...empty, XDG_DATA_HOME: join(root, 'share') })).toBe(true);
   expect(hasVulkanDriver({ ...empty, VK_ADD_DRIVER_FILES: 'x.json' })).toBe(true);
+});
+
+test('a GPU of Linux is a device of its driver, of WSL too', () => {
+  const dev = mkdtempSync(join(tmpdir(), 'webgrpo-dev-'));
+  for (const name of ['null', 'tty0', 'nvidiactl', 'kvm', 'drip']) writeFileSync(join(dev, name), '');
+  expect([hasGpuDevice(dev), hasGpuDevice('/nowhere')]).toEqual([false, false]);
+  for (const name of ['dri', 'nvidia0', 'dxg', 'mali0', 'kgsl-3d0']) {
+    const one = mkdtempSync(join(tmpdir(), 'webgrpo-dev-'));
+    writeFileSync(join(one, name), '');
+    expect(hasGpuDevice(one), name).toBe(true);
+  }
 });

@@ -159,15 +159,16 @@ test.each(Object.keys(OF_WEIGHTS))('%s: a run and its config are its newest chec
   expect(await readBy(checkpoint)).not.toEqual(newest);
 });
 
-/** Commands that read the files of a run folder, whose output is the same for any path of the run. */
+/** Commands that read the files of a run folder. */
 test.each([
-  ['replay', '--algorithm', 'cispo'],
-  ['replay', '--reward', 'examples/replay-reward.js'],
-  ['simulate', '--devices', '1'],
-  ['profile'],
-  ['report'],
-  ['doctor'],
-])('%s %s reads the run folder by any path of the run', async (command, ...words) => {
+  'replay --algorithm cispo',
+  'replay --reward examples/replay-reward.js',
+  'simulate --devices 1',
+  'profile',
+  'report',
+  'doctor',
+])('%s: the same output for any path of the run', async (line) => {
+  const [command, ...words] = line.split(' ');
   const readBy = async (path: string) => {
     const { status, stdout, told } = await start(command, path, ...words, '--json');
     expect(status, told).toBe(0);
