@@ -33,7 +33,7 @@ beforeAll(async () => {
     'actor.skipZeroAdvantages=false',
     'actor.optim.weightDecay=0.1',
   ];
-  writeFileSync(reward, 'export default ({ response }) => response.length % 2;');
+  writeFileSync(parity, 'export default ({ response }) => response.length % 2;');
   const evaluations = { testFreq: 0, valBeforeTrain: false };
   const trainer = { totalTrainingSteps: 2, saveFreq: 1, keepRollouts: true, kernelTuning: 'off', ...evaluations };
   const { status, told } = await start(
@@ -90,7 +90,7 @@ test('the outcomes of eval are in the order of the tries, not in that in which t
     expect(status, told).toBe(0);
     return (JSON.parse(readFileSync(file, 'utf8')) as { tries: number[][] }).tries;
   };
-  const [one, many] = [await outcomesOf(1), await outcomesOf(8)];
+  const [one, many] = [await outcomesOf(1), await outcomesOf(32)];
   expect(many.map(([first]) => [first])).toEqual(one);
   expect(new Set(many.flat())).toEqual(new Set([0, 1]));
 });
@@ -101,11 +101,11 @@ test('eval: a model that is given is evaluated instead of the run', async () => 
     expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
 });
 
-const reward = join(root, 'reward.js');
+const parity = join(root, 'parity.js');
 /** A task whose outcome is the parity of a response's length. */
 const PARITY = [
   ...['task.name=jsonl', 'task.path=examples/jsonl-task.jsonl', 'rollout.valKwargs.n=16'],
-  `task.options={reward: module, module: ${reward}}`,
+  `task.options={reward: module, module: ${parity}}`,
 ];
 const PROMPT = ['--prompt', 'Tom has 3 apples.', '--json'];
 const tokensOf = (_: string, stdout: string) => (JSON.parse(stdout) as { tokenIds: number[] }).tokenIds;
