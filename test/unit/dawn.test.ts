@@ -1,9 +1,10 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { NoAdapterError } from '../../src/errors.ts';
 import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
+import { requestAdapter } from '../../src/gpu/adapter.ts';
 import { hasGpuDevice, hasVulkanDriver } from '../../src/cli/chromium.mjs';
 
 const turns = async (n: number) => {
@@ -71,5 +72,18 @@ test('a GPU of Linux is a device of its driver, of WSL too', () => {
     const one = mkdtempSync(join(tmpdir(), 'webgrpo-dev-'));
     writeFileSync(join(one, name), '');
     expect(hasGpuDevice(one), name).toBe(true);
+  }
+});
+
+test('without WebGPU a page that is not secure is told so, and any other place what to use', async () => {
+  onTestFinished(() => void vi.unstubAllGlobals());
+  vi.stubGlobal('navigator', {});
+  for (const [isSecureContext, words] of [
+    [undefined, 'Use a browser with WebGPU, or in Node call installWebGpu()'],
+    [true, 'Use a browser with WebGPU'],
+    [false, 'Open it through https or localhost.'],
+  ] as const) {
+    vi.stubGlobal('isSecureContext', isSecureContext);
+    await expect(requestAdapter()).rejects.toThrow(words);
   }
 });
