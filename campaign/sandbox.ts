@@ -1,4 +1,4 @@
-/** Programs for the sandbox that try to escape, to survive, to take all resources or never to end. */
+/** Programs for the sandbox that try to escape, outlive their call, take all resources, or never end. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { runJavascript } from '../src/tasks/tools/javascript.ts';
@@ -45,7 +45,7 @@ export const part: CampaignPart = {
     const tried = full ? programs : programs.filter((_, i) => i % 4 === 0);
     const failures: string[] = [];
     const written: string[] = [];
-    // Output of a worker appears here, as this process's own.
+    // Output of a sandbox worker would appear here, as output of this process.
     const { write } = process.stderr;
     process.stderr.write = (text: string | Uint8Array) => written.push(String(text)) > 0;
     try {

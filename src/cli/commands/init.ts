@@ -51,10 +51,10 @@ export const init: Command = {
   },
 };
 
-/** A model with at least this many parameters trains adapters. */
+/** Number of parameters from which a model counts as large. A new task then trains LoRA adapters instead of all weights. */
 const LARGE = 10e6;
 
-/** Returns the model of `--model` as the new folder's config names it. Throws InputError for a file that is not a model. */
+/** Resolves `--model` to the path that the new folder's config names. Throws InputError for a file that is not a model. */
 async function startModel(path: string, folder: string, template: string): Promise<StartModel> {
   if (path === WARM_START) {
     if (Object.hasOwn(TEMPLATES, template) && !Object.hasOwn(TEMPLATES[template].files, WARM_START))
@@ -66,7 +66,7 @@ async function startModel(path: string, folder: string, template: string): Promi
   return { path: existsSync(path) ? relative(folder, path) : path, isLarge: parameterCount(model.config) >= LARGE };
 }
 
-/** Returns what the new task's training starts from, and what else it can start from. */
+/** Returns the text that says from which model the new task's training starts, and which other model it can start from. */
 function startsFrom(model: StartModel | undefined, files: readonly string[]): string {
   if (model?.path === WARM_START)
     return `a new small one, which first imitates demonstrate() of task.mjs (${WARM_START})`;
@@ -78,8 +78,8 @@ function startsFrom(model: StartModel | undefined, files: readonly string[]): st
 }
 
 /**
- * Writes a folder, complete or not at all, and returns its files. The task has the folder's name. Throws InputError for an invalid name, or
- * if something of that name exists.
+ * Writes all files of `folder`, or none, and returns their names. The task has the folder's name. Throws InputError for an invalid name, or
+ * if a file or folder of that name exists.
  */
 export async function writeTask(
   files: FileSystem,
