@@ -24,8 +24,8 @@ async function webgrpo(args) {
 }
 
 /**
- * Returns a model's outcomes as text, eight hexadecimal digits per problem. If the folder lacks them, trains the model (unless it is the
- * shipped one) and evaluates it.
+ * Returns which of a model's 32 tries at each held-out problem are right, as text: eight hexadecimal digits per problem. Trains the model
+ * (unless it is the shipped one) and evaluates it first if the folder has no result.
  * @param {string} folder
  * @param {number} [seed] default: the shipped model
  */

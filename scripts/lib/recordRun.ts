@@ -5,7 +5,7 @@ import { runLoop, type LoopOptions, type LoopStep } from '../../demo/lessons/kit
 import * as learners from '../../src/extensions/learner/index.ts';
 import * as library from '../../src/index.ts';
 import { installWebGpu, readCheckpoint } from '../../src/node.ts';
-import * as tasks from '../../src/tasks/index.ts';
+import * as tasks from '../../src/tasks.ts';
 
 const text = readFileSync('demo/lessons/3-run/run.js', 'utf8');
 

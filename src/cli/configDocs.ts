@@ -3,7 +3,7 @@
 import { type DocumentedKey, keyDocs, MOST } from '../grpo/config/keys.ts';
 import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
-import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
+import { SFT_SCHEMA } from '../extensions/sft/index.ts';
 import { InputError } from '../errors.ts';
 
 const SCHEMAS = { train: TRAIN_SCHEMA, sft: SFT_SCHEMA };

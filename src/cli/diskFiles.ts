@@ -137,7 +137,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     },
     async read(path, begin, end) {
       try {
-        // Reading a device such as /dev/zero would never end.
+        // A device is refused, because reading one such as /dev/zero would never end.
         if ((await stat(path))?.isCharacterDevice()) throw new InputError(`Cannot read ${path}: it is a device.`);
         if (begin === undefined || end === undefined) return await fs.readFile(path);
         return await readRange(fs, path, begin, end);

@@ -60,7 +60,7 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
   await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. How uncertain the model is');
   await expect(figure(page, '3.3').locator('.step-tries li')).toHaveCount(4);
 
-  // Vite loads the exercises, because they import the loop's text.
+  // Node cannot import the exercises itself, because they import a file as text (`?raw`). So Vite does.
   const { module } = await runnerImport<typeof lesson>('./demo/lessons/3-run/exercises.ts', { configFile: false });
   for (const one of module.EXERCISES) await solve(page, one);
   await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');

@@ -11,7 +11,7 @@ import { RECORDED } from '../../demo/lessons/3-run/stills.ts';
 import { triesOf } from '../../demo/lessons/kit/recordings.ts';
 import type { ShownStep } from '../../demo/lessons/kit/runLoop.ts';
 import { firstGroup } from '../../src/extensions/checks/index.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { createLocalEngine, engineSizes, gsm8kToolTask } from '../../src/index.ts';
 import { readCheckpoint } from '../../src/node.ts';

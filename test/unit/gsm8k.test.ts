@@ -1,17 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import {
-  demonstration,
-  demonstrationTokens,
-  NO_ERRORS,
-  swapOnlyIn,
-} from '../../src/tasks/supervised/demonstrations.ts';
+import { demonstration, demonstrationTokens, NO_ERRORS, swapOnlyIn } from '../../src/extensions/sft/demonstrations.ts';
 import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k/task.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
 import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
-import { buildTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Gsm8kProblem } from '../../src/tasks/gsm8k/task.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';

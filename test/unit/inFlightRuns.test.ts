@@ -12,7 +12,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { DrawnSoFar, GenerateRequest } from '../../src/rollout/types.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { defineEnvironment } from '../../src/tasks/environments/environment.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';

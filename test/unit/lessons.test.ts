@@ -46,7 +46,7 @@ import { runLoop, type LoopStep } from '../../demo/lessons/kit/runLoop.ts';
 import * as learners from '../../src/extensions/learner/index.ts';
 import * as library from '../../src/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
-import * as tasks from '../../src/tasks/index.ts';
+import * as tasks from '../../src/tasks.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
 
 /** Names of the lessons, each with its exercises, the numbers in its text, and its pictures. */

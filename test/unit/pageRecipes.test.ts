@@ -6,7 +6,8 @@ import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/st
 import { machineInWords } from '../../demo/state/machine.ts';
 import { RECORDED } from '../../demo/state/recordedRecipes.ts';
 import { RECIPES } from '../../demo/state/recipes.ts';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseSftConfig } from '../../src/extensions/sft/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { freshModelConfig } from '../../src/extensions/sft/sft.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';

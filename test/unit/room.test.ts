@@ -16,7 +16,7 @@ import {
   type Saved,
 } from '../room.ts';
 import type { RoomEngine } from '../../src/extensions/rooms/joinRoom.ts';
-import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
+import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import { Signer } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 import { holdTimers } from '../timers.ts';

@@ -9,7 +9,7 @@ import { profile } from '../../src/cli/commands/profile.ts';
 import { report } from '../../src/cli/commands/report.ts';
 import { writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { KeptCheckpoints } from '../../src/runs/keptCheckpoints.ts';
-import { configChanges } from '../../src/runs/configChanges.ts';
+import { configChanges } from '../../src/extensions/yaml/configChanges.ts';
 import { checkpointToResume, resumeCommand, setLaterAside } from '../../src/cli/run/resume.ts';
 import { disk } from '../../src/cli/files.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';

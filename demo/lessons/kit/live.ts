@@ -19,7 +19,7 @@ async function open(overrides: string[] = []): Promise<Session> {
   const [{ Session }, { fetchConfig }, { parseTrainConfig }, { findAdapter }] = await Promise.all([
     import('../../engine/session.ts'),
     import('../../engine/configs.ts'),
-    import('../../../src/grpo/config/text.ts'),
+    import('../../../src/extensions/yaml/text.ts'),
     import('../../engine/adapter.ts'),
   ]);
   await findAdapter(); // says what to do without a GPU

@@ -5,7 +5,7 @@
 
 import type * as library from '../../../src/index.ts';
 import type * as learners from '../../../src/extensions/learner/index.ts';
-import type * as tasks from '../../../src/tasks/index.ts';
+import type * as tasks from '../../../src/tasks.ts';
 import { describe, InputError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';

@@ -12,7 +12,7 @@ import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import type { Weights } from '../../model/weights/load.ts';
 import type { EngineSpec } from '../../workers/engineSpec.ts';
 import { createRemoteEngine } from '../../workers/remoteEngine.ts';
-import engineCode from '../../workers/engine.worker.ts?inline-worker';
+import engineCode from '../../engine.worker.ts?inline-worker';
 import type { CommandEngine } from '../process/io.ts';
 import { sayAdapter, sayMemory } from '../run/plan.ts';
 import { MessageLink } from './messageLink.ts';

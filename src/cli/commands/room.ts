@@ -4,11 +4,12 @@ import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
 import { checkTrainRules } from '../../grpo/config/rules.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completedConfig } from '../../grpo/generate/trainingSet.ts';
-import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
+import { CancelledError } from '../../grpo/generate/samples.ts';
+import type { RollouterFactory } from '../../grpo/pipeline/source.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {

@@ -46,7 +46,8 @@ export class RandomStreams {
    * weight version, so that a run can be repeated. For later groups it also depends on `number`, which is unique in the run.
    */
   take(key: string, version: number, number: number): number {
-    // Streams of older versions have been forgotten. The stream of a question's first group may be in use, so it is not taken again.
+    // The streams of older versions have been forgotten. One of them may be the stream of the first group with this key, so a later group
+    // of an older version never gets that stream.
     let stream = version < this.#version ? undefined : hash(key, version, 0);
     for (let attempt = 0; stream === undefined || this.#given.has(stream); attempt++)
       stream = hash(key, version, number + 1, attempt);

@@ -9,7 +9,7 @@ import { type Column, type Columns, readColumns, writeColumns } from './columns.
 import { TOKEN_FIELDS, TURN_FIELDS, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
-import { withMissing } from '../../grpo/generate/sampleCodec.ts';
+import { withMissing } from '../pipelines/index.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { Sha256 } from '../../model/checkpoint/sha256.ts';

@@ -58,8 +58,8 @@ const ROOM = { server: 'room', code: 'this join code. Use the one that it printe
 const ANSWER_MS = 10_000;
 
 /**
- * Connects to a server, and reconnects whenever the connection is lost. Throws InputError if the server cannot be reached or refuses the
- * code.
+ * Connects to a server, and reconnects whenever the connection is lost. Throws InputError if the server cannot be reached, or refuses the
+ * credential's code.
  */
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;

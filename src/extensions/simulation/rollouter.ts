@@ -1,6 +1,6 @@
 /**
- * A simulated rollouter, with the rules of src/grpo/pipeline/asyncGroups.ts. It starts groups as far ahead of the trainer as the pipeline
- * allows, assigns them to devices, and keeps the finished ones until the trainer takes them.
+ * A simulated rollouter, with the rules of src/extensions/pipelines/asyncGroups.ts. It starts groups as far ahead of the trainer as the
+ * pipeline allows, assigns them to devices, and keeps the finished ones until the trainer takes them.
  */
 
 import type { Schedule } from '../../grpo/pipeline/settings.ts';

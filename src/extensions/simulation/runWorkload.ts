@@ -59,7 +59,8 @@ function workOf(sample: SampleProfile): SampleWork {
 }
 
 /**
- * Returns the milliseconds from the first start to the last end of the events. They are not added up, because tools of one turn overlap.
+ * Returns the milliseconds from the first start to the last end of the events. Their durations are not added up, because tool calls of one
+ * turn overlap.
  */
 const lengthOf = (events: readonly EventSpan[]): number =>
   events.length === 0

@@ -1,6 +1,6 @@
 /**
  * Generates the samples of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and each
- * sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and src/grpo/pipeline have the others.
+ * sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and src/extensions/pipelines have the others.
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -54,6 +54,19 @@ export interface InFlight {
   evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T>;
   /** Aborts the groups; `save` can still return them afterwards. */
   close(): Promise<void>;
+}
+
+/**
+ * Thrown if the run stops before the rollouter has finished the current step's groups. The trainer then undoes the
+ * step.
+ */
+export class CancelledError extends Error {
+  override name = 'CancelledError';
+}
+
+/** Ignores a CancelledError; rethrows every other error. */
+export function ignoreCancelled(error: unknown): undefined {
+  if (!(error instanceof CancelledError)) throw error;
 }
 
 export interface SourceOptions extends GenerationContext {

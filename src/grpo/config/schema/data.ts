@@ -1,7 +1,7 @@
 /** Config part `data`: the task of a run, and the part of its data that a step uses. */
 
 import * as v from 'valibot';
-import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';
+import { SHIPPED_TOOLS } from '../../../tasks/tool.ts';
 import {
   choice,
   count,
