@@ -1,7 +1,7 @@
 /**
  * `node scripts/record-claims.mjs` writes demo/lessons/6-claims/recorded.json: the outcomes of 32 tries at each of 256 held-out problems,
  * by the shipped model and after 20 steps of the default recipe with seeds 1 to 3. It takes some minutes per seed on a CPU. Results that
- * are already in the folder (`--folder`, default runs/lesson-6) is not run again.
+ * are already in the folder (`--folder`, default runs/lesson-6) are not computed again.
  */
 
 import { execFileSync } from 'node:child_process';

@@ -133,8 +133,9 @@ export class GrpoTrainer {
 
   /**
    * Replaces the reward, the loss or the tools from the next step on; a rule that `rules` does not name stays as it is.
-   * The task is then a plain object. Checkpoints do not store rules: a caller that resumes must pass them again. Throws
-   * InputError if models score the run.
+   * A new reward or new tools are put into a copy of the task, which is a plain object even if the task is an instance of
+   * a class. Checkpoints do not store rules: a caller that resumes must pass them again. Throws InputError for a new
+   * reward if reward models score the run.
    */
   replace(rules: Rules): void {
     this.#live.replace(rules);

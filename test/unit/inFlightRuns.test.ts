@@ -193,7 +193,7 @@ test('a run resumed from a checkpoint with samples in flight equals the undistur
   }
 });
 
-/** Settings with fewer samples. Their engine also truncates the sampling distribution, so that each token has a log mass. */
+/** Settings with fewer samples, for an engine that truncates the sampling distribution: each token has a `logMass`. */
 const small = {
   ...config,
   rollout: { ...config.rollout, n: 2, overSampleRate: 1 },

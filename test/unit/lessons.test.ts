@@ -342,7 +342,7 @@ test('the best of several equals is what counting all choices gives', () => {
   expect(bestOf([0.2, 0.9, 0.5], 2)).toBeCloseTo((0.9 + 0.9 + 0.5) / 3, 12);
   expect(bestOf([0.2, 0.9, 0.5], 3)).toBeCloseTo(0.9, 12);
   expect(bestOfEqual(0.3, 2, 1)).toBeCloseTo(0.3, 12);
-  // The scores of two evaluations with two problems: both 0 with probability 0.49 each, both 1 with 0.09.
+  // The best of two evaluations of two problems. An evaluation has score 0 with probability 0.49, and score 1 with probability 0.09.
   expect(bestOfEqual(0.3, 2, 2)).toBeCloseTo(1 - 0.91 ** 2 + 0.5 * (0.91 ** 2 - 0.49 ** 2), 12);
   expect([1, 2, 3, 4].map(leastP)).toEqual([1, 2 / 6, 2 / 20, 2 / 70].map((p) => expect.closeTo(p, 12)));
 });

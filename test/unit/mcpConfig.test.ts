@@ -251,7 +251,7 @@ describe('task.mcpServers', () => {
       'no-such-***',
     );
     await expect(open({ s: { command: 'x', env: { K: '${MCP_NOT_SET}' } } })).rejects.toThrow(
-      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-...}.',
+      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-DEFAULT}.',
     );
     vi.unstubAllEnvs();
   });

@@ -1,4 +1,4 @@
-/** Tests how the command line overrides a config file: settings of a named recipe, which of the two an error blames, and verl's -1. */
+/** Tests how the command line overrides a config file: a named recipe, which of the two an error blames, and -1 for off as in verl. */
 
 import { expect, test } from 'vitest';
 import { ConfigError, InputError } from '../../src/errors.ts';

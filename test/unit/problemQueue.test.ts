@@ -92,7 +92,7 @@ test('an error of a task is thrown in the step that needs the problem', async ()
   await expect(queue.take(1)).rejects.toThrow('no such problem');
 });
 
-/** A task with prompts of different lengths: prompt `number` repeats a short text number mod 4 times. */
+/** A task with prompts of different lengths: prompt `number` is a short text, repeated (`number` mod 4) times. */
 const words: SyncTask = {
   name: 'words',
   trainSize: 8,

@@ -262,7 +262,7 @@ const DAMAGED = [
   ],
 ];
 
-/** Writes a run folder whose logs contain `damage` in every position of a line. */
+/** Writes a run folder whose logs contain the line `damage`: as the first, as the last, and as the only line. */
 async function damagedRun(damage: string): Promise<void> {
   const whole = (lines: object[]) => lines.map((one) => JSON.stringify(one));
   const put = async (name: string, lines: string[]) => {

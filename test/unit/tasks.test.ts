@@ -102,7 +102,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         });
         const response = output.messages.at(-1)!.content;
         const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
-        // A wrong answer can be right by chance: a random expression, or a palindrome.
+        // A demonstration with mistakes can be right by chance: a random expression, or a palindrome.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
       }

@@ -1,4 +1,4 @@
-/** Live work of a lesson: an engine that is opened at the first press, and closed after the page was hidden for a minute. */
+/** Live work of a lesson: an engine that is opened at the first press of a button, and closed after the page was hidden for a minute. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';

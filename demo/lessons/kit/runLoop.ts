@@ -49,7 +49,7 @@ export interface LoopStep {
   step: number;
   /** Mean over the tries. */
   reward: number;
-  /** undefined if all groups were silent, as is the entropy. */
+  /** Undefined, and so is `entropy`, if all groups were silent: no group had different rewards. */
   loss: number | undefined;
   entropy: number | undefined;
   gradNorm: number;
@@ -66,7 +66,7 @@ export interface LoopFacts {
   updates: number;
   /** Rows of all gradients. */
   rows: number;
-  /** Largest absolute value of a group's summed advantages, over all gradients. */
+  /** The advantages of each group are summed in each gradient. The largest absolute sum. */
   largestSum: number;
   /** Largest absolute change of a weight. */
   moved: number;

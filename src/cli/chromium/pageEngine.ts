@@ -36,8 +36,8 @@ export async function openPageEngine(page: Page, spec: EngineSpec): Promise<Comm
     const adapter = await page.evaluate<PageAdapter>('webgrpo.adapter()');
     if ('problem' in adapter) throw new NoAdapterError(adapter.problem);
     const { maxArenaBytes, hasHalves } = adapter;
-    // `packed` is dropped: quantized tensors of a file stay quantized only if weights are read from the file on demand, but a message must
-    // contain all weights.
+    // The option `packed` is left out: quantized tensors of a file stay quantized only if the engine reads weights from the file on demand.
+    // The engine in the page gets all weights in one message.
     const { judgeModel, packed: _, dtype, ...others } = spec;
     const rest = { ...others, ...(dtype && hasHalves && { dtype }) };
     sayMemory(spec, { ...rest, maxArenaBytes, ...(judgeModel && { judgeModel }) });

@@ -67,7 +67,9 @@ export async function trainInPage(
   }
 }
 
-/** Returns the config of a run. The run folder is in the test's output folder unless the config sets trainer.defaultLocalDir. */
+/**
+ * Returns the config of a run. The run folder is in the Playwright test's output folder unless the config sets trainer.defaultLocalDir.
+ */
 async function configOf(
   config: TrainConfigInput | string,
   overrides: readonly string[],

@@ -125,7 +125,7 @@ interface RoomRun {
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
   const { ackWaitMs, deadlineMs, maxWorkers, trustsWorkers } = run;
-  // `on-policy` for the engine: workers read copies of the weights, so the trainer can update its own in place.
+  // The engine is created for the pipeline `on-policy`: workers read copies of the weights, so the trainer can update its own in place.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
   const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
@@ -141,8 +141,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
-    // Each stored version of the weights is a complete file, so only those that the schedule needs are stored. Samples of older versions
-    // are generated again.
+    // Each stored version of the weights is a complete file, so only as many versions are stored as the pipeline's staleness allows.
+    // Samples of older versions are generated again.
     const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, deadlineMs, resume: checkpoint !== undefined, say },

@@ -101,7 +101,7 @@ type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: 
 
 /** Flags that are left out of the command line that resumes a run, because they do not affect the run. */
 const LEFT_OUT = ['json'];
-/** Flags with a secret value. The command shows TEXT in its place. */
+/** Flags with a secret value. The command line that resumes a run shows TEXT in place of the value. */
 const SECRET = ['token'];
 
 /** Returns the command line that resumes the run that was started with these arguments. */

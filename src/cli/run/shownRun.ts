@@ -128,7 +128,8 @@ class ShownRun implements RunHost<RunSession> {
       say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
     if (!this.#isEstimated && !session.rollouter)
-      // Errors are ignored: an error of a sample here ends step 1 too, unless trainer.onError skips the sample.
+      // Errors of the estimate are ignored: a sample that fails here fails in step 1 again, and there ends the run, unless trainer.onError
+      // skips the sample.
       await sayEstimate(this.#run.config, session, estimating.signal).catch(() => undefined);
     this.#isEstimated = true;
   }

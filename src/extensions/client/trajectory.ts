@@ -179,8 +179,8 @@ export class ClientTrajectory {
 
   /**
    * Returns the sequence whose conversation is the longest beginning of the request's messages, and the index of the last reply in that
-   * beginning. Of equal ones, a sequence that ends with this reply is preferred. The rank serves to compare the matches of several
-   * episodes.
+   * beginning. Of equal ones, a sequence that ends with this reply is preferred. Also returns a `rank`, by which the matches of several
+   * episodes can be compared.
    */
   match({
     messages,

@@ -131,7 +131,8 @@ function sixBits(bytes: Uint8Array, at: number, part: number): [scale: number, o
 export const PACKED_AS: Partial<Record<GgmlType, PackedFormat>> = { Q8_0: 'int8', Q4_0: 'int4' };
 
 /**
- * Converts blocks of one of these types to the layout of kernels/pack.wgsl: the scale as float32, then the integers in order.
+ * Converts blocks of type Q8_0 (`format` 'int8') or Q4_0 ('int4') to the layout of kernels/pack.wgsl: the scale as
+ * float32, then the integers in order.
  */
 export function repackBlocks(format: PackedFormat, bytes: Uint8Array): Uint32Array {
   const width = format === 'int8' ? BLOCKS.Q8_0.bytes : BLOCKS.Q4_0.bytes;

@@ -126,7 +126,7 @@ function parseWhole(text: GgufValue, file: string): Json {
     const json: unknown = typeof text === 'string' ? JSON.parse(text) : undefined;
     if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Json;
   } catch {
-    // Invalid JSON is refused below.
+    // Invalid JSON ends in the InputError after this block.
   }
   throw new InputError(
     `${file} has a "${TOKENIZER_JSON}" that is not a JSON object. Choose another file of the model.`,

@@ -79,7 +79,9 @@ export class LocalRollouter implements Rollouter {
   }
 }
 
-/** Creates a promise that can only reject, also before a caller awaits it. */
+/**
+ * Creates a promise that never resolves. It can reject before a caller awaits it without an unhandled-rejection error.
+ */
 function failing(): { failed: Promise<never>; fail: (error: unknown) => void } {
   let fail = (_: unknown): void => {};
   const failed = new Promise<never>((_, reject) => (fail = reject));

@@ -98,7 +98,7 @@ function decodeGroups(state: unknown): StoredGroup[] {
       samples.every(({ trajectory }) => !findFault(trajectory, SAMPLE_REQUIRED));
     if (groups.every(isWhole)) return groups;
   } catch {
-    // A value of the wrong shape throws here; the error message for it is below.
+    // A value of the wrong shape can throw while it is decoded; it is reported by the InputError after this block.
   }
   throw new InputError(
     "The checkpoint's replay buffer contains a value that is not a group of samples. The checkpoint is damaged: use another one.",

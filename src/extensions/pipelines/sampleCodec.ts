@@ -53,7 +53,7 @@ export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): 
   trajectory: { ...trajectory, ...decodeArrays(trajectory) } as Trajectory,
 });
 
-/** Restores NaN: JSON writes NaN as null, and a null in these fields can have no other meaning. */
+/** Restores NaN in a reward: JSON writes NaN as null, and no field of a reward can be null otherwise. */
 export const withMissing = (reward: Reward): Reward =>
   JSON.parse(JSON.stringify(reward), (_, value: unknown) => (value === null ? NaN : value)) as Reward;
 

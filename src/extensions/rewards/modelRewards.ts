@@ -39,8 +39,8 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
   const task = withRewardWeights(own, Object.fromEntries(ofTask));
   const rule: Task['reward'] = (sample) => timedReward(task, sample, timeoutS * 1000);
   const scorers = scorersOf(config, engine);
-  // True if models add scores to the task's own. Otherwise the weight of the task's score is applied together with the
-  // rubric's, and gdpo receives the result.
+  // True if a judge or a classifier adds a score to the task's. `ruleWeight` is applied to the task's score once: in
+  // that sum, or else by the rubric's reward, which adds its criteria.
   const summed = Object.keys(scorers).length > 0;
   const scored = summed ? addScores(rule, scorers, ruleWeight) : rule;
   if (!rubric) return { ...task, reward: scored };

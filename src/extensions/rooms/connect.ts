@@ -50,7 +50,7 @@ export interface Credential {
   /** Name from which the subject of replies to this client is derived; see `inboxOf`. */
   inbox: string;
   name: string;
-  /** Names of the server and the code in error messages. Default: a room, and its join code. */
+  /** How error messages call the server and the code. Default: "room" and "this join code". */
   called?: { server: string; code: string };
 }
 

@@ -20,7 +20,10 @@ import { optimizerKeys } from '../../grpo/config/schema/actor.ts';
 import { logger } from '../../grpo/config/schema/trainer.ts';
 
 const model = part({
-  path: text(undefined, 'Checkpoint to start from. Default: randomly initialised weights of the sizes below.'),
+  path: text(
+    undefined,
+    'Checkpoint to start from. Default: randomly initialised weights of the sizes that the other keys of `model` set.',
+  ),
   tokenizerPath: text(
     undefined,
     "Folder with tokenizer.json and tokenizer_config.json. Default: a tokenizer trained on the task's text.",
@@ -33,7 +36,7 @@ const model = part({
   hiddenSize: count(
     96,
     'channels',
-    'Hidden size. With 3 layers the model has about 0.4 M parameters, enough for the small tasks.',
+    'Hidden size. With 3 layers the model has about 0.4 M parameters, enough for the recipe gsm8k-tool.',
   ),
   intermediateSize: count(288, 'channels', 'MLP width.'),
   numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
@@ -58,7 +61,7 @@ const demonstrations = part({
   ),
   swappedTemplates: text(
     undefined,
-    'Ids of the problem templates whose traces get a swapped first operation, joined by commas. Default: all.',
+    'Ids of the problem templates, joined by commas, to which firstOperationErrorRate applies; others use laterErrorRate. Default: all.',
   ),
   laterErrorRate: number(0, SHARE, 'probability', 'Rate of a wrong operand or operation in each later step.'),
 });

@@ -55,7 +55,7 @@ export class Rollouter {
   /** Groups that wait for a worker of the room. `#held` has the number of groups that each worker is generating. */
   readonly #queue: { group: Group; ended: Signal }[] = [];
   readonly #held = new Map<RolloutDevice, number>();
-  /** Time at which the trainer has finished all verifications that were requested so far. */
+  /** Simulated time at which the trainer will have finished all verifications that were requested so far. */
   #checkedAt = 0;
 
   constructor(

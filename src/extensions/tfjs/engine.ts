@@ -43,7 +43,7 @@ export type PolicyGradient = (
 ) => EntryGradients;
 
 export interface TfjsEngineOptions {
-  /** Required for losses of kind 'policy'. The engine calls it between two forward passes. */
+  /** Computes the derivatives of losses of kind 'policy', which require it. The engine calls it between two forward passes. */
   policyGradient?: PolicyGradient;
   /**
    * Maximum number of bytes of logits that are stored at a time. A larger batch is computed in chunks, whose logits are computed again in

@@ -110,7 +110,7 @@ function ropeOf({ tf, ropeTable, config }: TfjsPass, positions: Uint32Array): Ro
   return { cos, sin };
 }
 
-/** Maps hidden states [R, C] to 2E log-probs and entropies, in chunks of rows whose logits fit into `logitsBytes`. */
+/** Maps hidden states [R, C] to the log-probs, then the entropies of E tokens, [2E], in chunks whose logits fit into `logitsBytes`. */
 function head(pass: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
   const { tf, weights, logitsBytes } = pass;
   const table = weights.get('head') ?? weights.get('embed')!;

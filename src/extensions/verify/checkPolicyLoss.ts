@@ -10,7 +10,7 @@ import { lossError } from './kernels.ts';
 
 /** Options of `checkPolicyLoss`. */
 export interface LossCheckOptions {
-  /** Values of the loss's own numbers, if they differ from the defaults. */
+  /** Values of the loss's parameters, by name, if they differ from the defaults. */
   numbers?: Readonly<Record<string, number>>;
   /** Clip range of the ratio. Default: clipRatioLow 0.2, clipRatioHigh 0.28, clipRatioC 3. */
   clip?: { clipRatioLow: number; clipRatioHigh: number; clipRatioC: number };

@@ -49,8 +49,8 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
 }
 
 /**
- * Adds the responsible override to an error: the last one that sets a key of the error, a part with such a key, or a
- * key below one.
+ * Names the responsible override in an error about config keys: the last override that sets one of these keys, a part
+ * of the config that contains one, or a value inside one.
  */
 export function blameOverride(error: ConfigError, overrides: readonly Override[]): ConfigError {
   const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);

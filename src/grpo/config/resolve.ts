@@ -159,7 +159,7 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
 }
 
-/** Values that other trainers accept for a key, each with the program to use here instead. */
+/** Values of a key that other trainers accept and webgrpo refuses, each with the advice that the error message ends with. */
 const ELSEWHERE: readonly (readonly [key: string, value: RegExp, remedy: string])[] = [
   [
     'trainer.logger',
@@ -196,8 +196,8 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
 }
 
 /**
- * Returns the nearest known key: by the key itself, then by whether it is in the same part. verl's snake_case counts as
- * the same name.
+ * Returns the known key nearest to `path`, by the edit distance of the last words; a key in another part of the config
+ * counts three edits more. verl's snake_case counts as the same name.
  */
 export function nearestKey(path: string, known: readonly string[]): string {
   const camel = path.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
@@ -220,7 +220,7 @@ function overRecipe(tree: Tree): Tree {
   return [recipe, shorthands(tree), tree].reduce<Tree>(over, VERL_DEFAULTS);
 }
 
-/** The keys that the tree sets through shorthands. */
+/** Returns the keys that a user's config sets through shorthands. */
 function shorthands(tree: Tree): Tree {
   const set: Tree = {};
   for (const { key, sets, as } of SHORTHANDS) {

@@ -199,7 +199,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.algorithm.advEstimator === 'gdpo' && scoreChanges(c).length > 0,
     say: (c) =>
       `algorithm.advEstimator is "gdpo", which reads the task's single rewards and not the score that ` +
-      `${scoreChanges(c).join(' and ')} would change. Leave that out, or use advEstimator "grpo".`,
+      `${scoreChanges(c).join(' and ')} would change. Leave out what changes the score, or use advEstimator "grpo".`,
   },
   {
     keys: ['algorithm.gdpoRewardWeights', 'algorithm.gdpoRewardKeys'],
@@ -216,8 +216,8 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
 ];
 
 /**
- * Tests the thresholds of rollout correction by applying them to one token, because only the code that uses these texts
- * can parse them.
+ * Tests the thresholds of rollout correction by applying them to one token. They are texts such as '0.5_2', which only
+ * the code of the correction can parse.
  */
 const correctionProblem = (config: TrainConfig): string | undefined =>
   problemOf(RangeError, () =>

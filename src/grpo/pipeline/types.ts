@@ -15,7 +15,7 @@ export interface WeightTransfer {
   bytes: number;
   /** Wall-clock seconds. */
   seconds: number;
-  /** Seconds of these in which one bucket was read while another was written. */
+  /** Part of `seconds` in which one bucket was read while another was written. */
   overlapSeconds: number;
 }
 

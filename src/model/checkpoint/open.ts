@@ -101,8 +101,8 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
 }
 
 /**
- * Opens a GGUF file and returns the same parts. A GGUF file has no text files, so a saved model contains only generated
- * ones.
+ * Opens a GGUF file and returns what a checkpoint folder has: config, tokenizer and weights. It has no text files to
+ * copy, so a saved model contains only generated ones.
  */
 async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
   const { config, tensors, tokenizer } = await ggufReader.get()(files, name);

@@ -27,7 +27,7 @@ interface Kept {
   messages: readonly MessageShape[];
 }
 
-/** The newest replies, by the part that the ids of a reply's items share. Stored only in memory. */
+/** The newest replies, by the end of the reply's id, which is part of the ids of all its items. Stored only in memory. */
 export class KeptResponses {
   readonly #kept = new Map<string, Kept & { size: number }>();
   readonly #most: number;

@@ -96,8 +96,8 @@ export interface Tolerance {
    */
   share: number;
   /**
-   * Share of a sample's tokens that can exceed `share`; at least one token can. Rounding errors are absolute, so honest tokens of tiny
-   * probability exceed `share` now and then.
+   * Share of a sample's tokens whose relative distance can exceed the limit `share`; at least one token can. Rounding errors are absolute,
+   * so honest tokens of tiny probability exceed the limit now and then.
    */
   loose: number;
   /** Share of a sample's tokens that can be near tokens (within `draw`, but not the selected token); at least two tokens can. */

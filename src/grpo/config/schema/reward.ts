@@ -83,7 +83,7 @@ export const reward = part({
       maxPromptLength: count(
         512,
         'tokens',
-        'Longest judge prompt; for a rubric, including its longest reply. A sample with a longer one is not judged.',
+        "Longest judge prompt; for a rubric, prompt plus a criterion's longest reply. A sample with a longer one is not judged.",
       ),
       maxNewTokens: count(16, 'tokens', "Maximum number of tokens of the judge's reply, which is greedy."),
       maxNumSeqs: count(
