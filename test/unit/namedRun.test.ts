@@ -196,9 +196,7 @@ test('serve: a run folder is resumed, a checkpoint is resumed from, a config sta
   expect(await said(copy)).toMatch(/resumed from step 2/);
   expect(await said(join(copy, 'checkpoints', 'step-1'))).toMatch(/resumed from step 1/);
   const again = await said(join(copy, 'config.yaml'), 'name=again');
-  expect(again).toContain(
-    `config.yaml starts again from the run's start model. To resume the run instead, give ${copy}.`,
-  );
+  expect(again).toContain(`starts again from the run's start model. To resume the run instead, give ${copy}.`);
   expect(again).not.toMatch(/resumed from/);
 });
 
