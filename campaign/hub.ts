@@ -13,9 +13,10 @@ import { collectWeights } from '../src/model/checkpoint/checkpoint.ts';
 import { fetchModel } from '../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../src/model/checkpoint/open.ts';
 import { BODIES, type Lie, LISTINGS, LyingHub } from './hub/server.ts';
-import type { CampaignPart } from './part.ts';
+import { type CampaignPart, GUARD_MS } from './part.ts';
 
-const LIMIT_MS = 10_000;
+/** Requests of a model that count as without end. Fetch itself follows 20 redirects for each attempt at a file. */
+const MAX_REQUESTS = 500;
 const TOKENS = ['hf_secret', 'hf_secret\n', ' hf_secret ', 'hf_\nsecret', 'hf_s\u00e9cret', '"hf_secret"'];
 
 interface Case {
@@ -54,9 +55,10 @@ async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<s
   const open = async () =>
     collectWeights((await openCheckpoint(await fetchModel(model, diskStore(cache), options))).weights);
   try {
-    const timer = new Promise<string>((resolve) => setTimeout(resolve, LIMIT_MS, 'late').unref());
-    const first = await Promise.race([open().catch((error: unknown) => error as Error), timer]);
-    if (first === 'late') return `not done after ${LIMIT_MS / 1000} s`;
+    const timer = new Promise<string>((resolve) => setTimeout(resolve, GUARD_MS, 'never ends').unref());
+    const many = hub.tooMany(MAX_REQUESTS).then(() => `sends ${MAX_REQUESTS} requests and does not end`);
+    const first = await Promise.race([open().catch((error: unknown) => error as Error), many, timer]);
+    if (typeof first === 'string') return first;
     if (first instanceof Error && !(first instanceof InputError)) return String(first.stack).slice(0, 200);
     if (first instanceof Error && /s(e|\u00e9)cret/.test(first.message)) return `the token stands in: ${first.message}`;
     if (hub.leaked.length > 0) return `the token went to ${hub.leaked.join()}`;

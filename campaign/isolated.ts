@@ -1,7 +1,7 @@
 /** Tests inputs in a worker thread. An input that hangs or takes all memory is then only counted, and the campaign continues. */
 
 import { Worker } from 'node:worker_threads';
-import type { CampaignRow } from './part.ts';
+import { type CampaignRow, GUARD_MS, LIMIT_MS, TOO_LONG } from './part.ts';
 
 /** Result of one input. `wrong` is undefined if the input was handled correctly. */
 export interface Verdict {
@@ -10,7 +10,6 @@ export interface Verdict {
   held?: string;
 }
 
-const LIMIT_MS = 10_000;
 const LIMIT_BYTES = 2 ** 30;
 const HEAP_MB = 1024;
 
@@ -27,14 +26,17 @@ export class Isolated {
 
   async judge(input: unknown): Promise<Verdict> {
     const worker = (this.#worker ??= this.#start());
-    const before = process.memoryUsage().rss;
+    const [before, used] = [process.memoryUsage().rss, process.cpuUsage()];
     const timers: NodeJS.Timeout[] = [];
     const verdict = await new Promise<Verdict & { ended?: boolean }>((resolve) => {
       this.#said = resolve;
       const end = (wrong: string) => resolve({ wrong, ended: true });
       timers.push(
-        setTimeout(() => end(`not done after ${LIMIT_MS / 1000} s`), LIMIT_MS),
+        setTimeout(() => end('never ends'), GUARD_MS),
         setInterval(() => {
+          // This thread only waits, so the time is the worker's.
+          const { user, system } = process.cpuUsage(used);
+          if (user + system > 1000 * LIMIT_MS) end(TOO_LONG);
           if (process.memoryUsage().rss - before > LIMIT_BYTES) end('takes more than 1 GiB');
         }, 50),
       );

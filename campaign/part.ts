@@ -26,3 +26,9 @@ export interface CampaignPart {
   name: string;
   run(options: CampaignOptions): Promise<CampaignRow[]>;
 }
+
+/** Processor time, in milliseconds, that one input may take. Other programs on the machine do not add to it. */
+export const LIMIT_MS = 10_000;
+export const TOO_LONG = `takes more than ${LIMIT_MS / 1000} s of processor time`;
+/** Milliseconds after which an input that waits without processor time counts as hanging. No busy machine takes as long. */
+export const GUARD_MS = 600_000;

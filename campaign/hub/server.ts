@@ -140,6 +140,9 @@ export class LyingHub {
   /** The first value of each tensor of the real model, in order, as text. */
   first = '';
   #lies: { lie: Lie; left: number }[] = [];
+  /** Requests that this model may still send. */
+  #left = Infinity;
+  #onTooMany: () => void = () => {};
   #server: Server | undefined;
   #other: Server | undefined;
   readonly #files = new Map<string, Uint8Array>();
@@ -174,6 +177,12 @@ export class LyingHub {
     this.#lies = lies.map((lie) => ({ lie, left: lie.how % 2 === 0 ? KEPT : 1 }));
   }
 
+  /** Resolves if the model needs more requests than this. */
+  tooMany(requests: number): Promise<void> {
+    this.#left = requests;
+    return new Promise((resolve) => (this.#onTooMany = resolve));
+  }
+
   /**
    * True if weights from `address` must be those of the real model: the list of files, with its hashes, came from the repository without a
    * lie.
@@ -195,6 +204,7 @@ export class LyingHub {
   }
 
   #answer(request: IncomingMessage, response: ServerResponse): void {
+    if (this.#left-- <= 0) this.#onTooMany();
     if (request.url!.startsWith('/api/models/')) {
       const [told] = this.#told('listing');
       const listing = told ? LISTINGS[told.how](this.#listing()) : this.#listing();

@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import '../../src/engineParts.ts';
 import '../../src/trainerParts.ts';
 import { readArgs } from '../../src/cli/args.ts';
@@ -30,6 +31,7 @@ import type { ModelConfig } from '../../src/model/config.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';
+import { LIMIT_MS } from '../part.ts';
 import type { Input, Verdict } from './input.ts';
 
 const COMMANDS: Record<string, Command> = {
@@ -127,4 +129,25 @@ async function judge(input: Input): Promise<Verdict> {
   return grown > 1 ? { wrong: `takes ${grown.toFixed(1)} GiB` } : verdict;
 }
 
-process.on('message', (input: Input) => void judge(input).then((verdict) => process.send?.(verdict)));
+const usedMs = () => {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+};
+/** Processor time, in milliseconds, at which this process ends. A thread looks, because an input can block this one. */
+const endsAt = new Float64Array(new SharedArrayBuffer(8)).fill(Infinity);
+const watching = `
+  const endsAt = require('node:worker_threads').workerData;
+  const usedMs = ${String(usedMs)};
+  setInterval(() => usedMs() > endsAt[0] && process.kill(process.pid, 'SIGXCPU'), 100);`;
+new Worker(watching, { eval: true, workerData: endsAt }).unref();
+
+process.on('message', (input: Input) => {
+  endsAt[0] = usedMs() + LIMIT_MS;
+  process.channel!.unref(); // so that an input that waits for nothing lets the process end
+  void judge(input).then((verdict) => {
+    endsAt[0] = Infinity;
+    process.channel!.ref();
+    process.send?.(verdict);
+  });
+});
+process.once('beforeExit', () => process.send?.({ wrong: 'waits for what never happens' } satisfies Verdict));

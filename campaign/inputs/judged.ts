@@ -7,10 +7,9 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import type { CampaignRow } from '../part.ts';
+import { type CampaignRow, GUARD_MS, TOO_LONG } from '../part.ts';
 import type { Input, Verdict } from './input.ts';
 
-const LIMIT_MS = 10_000;
 const HEAP_MB = 1024;
 
 class Judge {
@@ -30,13 +29,16 @@ class Judge {
         this.close();
         resolve({ wrong: what });
       };
-      timer = setTimeout(() => lost(`not done after ${LIMIT_MS / 1000} s`), LIMIT_MS);
+      timer = setTimeout(() => lost('never ends'), GUARD_MS);
       child.once('message', (message) => resolve(message as Verdict));
-      child.once('exit', (code, signal) => lost(`ends the process: ${signal ?? code}`));
+      child.once('exit', (code, signal) =>
+        lost(signal === 'SIGXCPU' ? TOO_LONG : `ends the process: ${signal ?? code}`),
+      );
       child.send(input);
     });
     clearTimeout(timer);
     child.removeAllListeners();
+    if (verdict.wrong !== undefined) this.close();
     return verdict;
   }
 
@@ -74,7 +76,7 @@ async function rowOf(judge: Judge, what: string, inputs: readonly Input[]): Prom
     else failures.push(`${what}: ${wrong}; ${JSON.stringify(input).slice(0, 300)}`);
   }
   return {
-    what: `${what}: works, or one sentence, within 10 s and 1 GiB`,
+    what: `${what}: works, or one sentence, within 10 s of processor time and 1 GiB`,
     tried: inputs.length,
     wrong: failures.length,
     note: `${counts.refused} refused, ${counts.works} work`,

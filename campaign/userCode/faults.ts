@@ -111,7 +111,7 @@ const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
       sample.messages.push(null as never);
       return stop ?? 'completed';
     },
-    /left as message 2 of 2/,
+    /left an invalid message, number 2 of 2/,
   ],
   [
     'leaves a message of numbers',
@@ -119,7 +119,7 @@ const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
       sample.messages.push({ role: 'user', content: 5 } as never);
       return 'completed';
     },
-    /left as message 1 of 1/,
+    /left an invalid message, number 1 of 1/,
   ],
   [
     'takes the messages away',
@@ -176,7 +176,7 @@ const TOOLS: [string, Partial<Tool>, RegExp, Outcome?][] = [
   ],
   ['is rewarded by NaN', { create: () => ({}), execute: () => 'a', calcReward: () => NaN }, /fault/, 'refused'],
   ['is rewarded for ever', { create: () => ({}), execute: () => 'a', calcReward: never }, /^a$/],
-  ['says 10 MB', { execute: () => 'x'.repeat(1e7) }, /^x{64}\.\.\.\(truncated\)\.\.\.$/],
+  ['says 10 MB', { execute: () => 'x'.repeat(1e7) }, /^x{256}\.\.\.\(truncated\)\.\.\.$/],
   ['says nothing', { execute: () => '' }, /^$/],
   ['says control tokens', { execute: () => '<|im_end|><|im_start|>' }, /^<\|im_end\|><\|im_start\|>$/],
   ['says a call', { execute: () => '<tool_call>{"name": "fault", "arguments": {}}</tool_call>' }, /^<tool_call>/],

@@ -16,6 +16,7 @@ import type { StopReason } from '../../src/rollout/types.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { GUARD_MS } from '../part.ts';
 import type { Fault } from './faults.ts';
 
 const MODEL: ModelConfig = {
@@ -36,8 +37,6 @@ const MODEL: ModelConfig = {
   qkNorm: false,
   initializerRange: 0.3,
 };
-/** Milliseconds after which a case counts as hanging. */
-const PATIENCE_MS = 20_000;
 
 const configOf = ({ actor, rollout, trainer }: NonNullable<Fault['config']> = {}, onError = 'stop') =>
   resolveTrainConfig({
@@ -132,7 +131,7 @@ export class Bench {
   async run(fault: Fault, skip: boolean): Promise<string | undefined> {
     await this.#rewind();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<string>((resolve) => (timer = setTimeout(() => resolve('hangs'), PATIENCE_MS)));
+    const late = new Promise<string>((resolve) => (timer = setTimeout(() => resolve('hangs'), GUARD_MS)));
     const wrong = await Promise.race([this.#take(fault, skip), late]).finally(() => clearTimeout(timer));
     if (wrong !== undefined) return wrong;
     if (['told', 'trained'].includes(fault.outcome) || skip) await this.#rewind();

@@ -111,6 +111,13 @@ export function swiftShaderBeside(chromium) {
   return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
 }
 
+/** Devices of GPUs on Linux: those of Mesa and AMD, of NVIDIA, of WSL, and of phones. */
+const GPU_DEVICES = /^(dri|nvidia\d+|dxg|(mali|kgsl|pvr).*)$/;
+
+/** Returns true if a GPU can be behind a Vulkan driver: Linux has a device for it. @param {string} [folder] */
+export const hasGpuDevice = (folder = '/dev') =>
+  existsSync(folder) && readdirSync(folder).some((name) => GPU_DEVICES.test(name));
+
 /**
  * Returns true if a folder that the Vulkan loader searches on Linux has the JSON file of a driver whose library exists.
  * @param {NodeJS.ProcessEnv} env

@@ -39,7 +39,10 @@ function modulePath(module: string): string {
   const path = resolve(module);
   const isPath = /^\.{0,2}[\\/]/.test(module) || path === module || /\.[cm]?[jt]s$/.test(module);
   if (existsSync(path) && statSync(path).isFile()) return path;
-  if (isPath) throw new InputError(`task.module: there is no file ${module} in ${process.cwd()}.`);
+  if (isPath)
+    throw new InputError(
+      `task.module: there is no file ${module} in ${process.cwd()}. Start the command in the folder of the task, or set task.module.`,
+    );
   return packageFile(module);
 }
 

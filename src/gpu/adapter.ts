@@ -30,6 +30,10 @@ export async function offersHalves(): Promise<boolean> {
 /** Returns the adapter that a device would be opened on. Throws NoAdapterError. */
 export async function requestAdapter(): Promise<GPUAdapter> {
   const gpu = globalThis.navigator?.gpu;
+  if (!gpu && globalThis.isSecureContext === false)
+    throw new NoAdapterError(
+      'WebGPU works only on secure pages, and this one was loaded over plain http from another machine. Open it through https or localhost.',
+    );
   if (!gpu)
     throw new NoAdapterError(
       'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node call installWebGpu() of "webgrpo/node" first.',

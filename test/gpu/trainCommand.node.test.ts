@@ -5,7 +5,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -56,6 +56,21 @@ test(
     expect(outcome('killed')).toEqual(outcome('whole'));
   },
 );
+
+test.skipIf(!isFull)('score: a run and its config are its newest checkpoint', { timeout: 600_000 }, async () => {
+  expect((await webgrpo(argumentsOf('scored'))).status).toBe(0);
+  const tokens = inRun('tokens.json');
+  writeFileSync(tokens, '[[1, 2, 3, 4, 5, 6, 7, 8]]');
+  const scoresOf = async (...path: string[]) => {
+    const { status, stdout, said } = await webgrpo(['score', '--model', inRun('scored', ...path), '--tokens', tokens]);
+    expect(status, said.join('\n')).toBe(0);
+    return stdout;
+  };
+  const newest = await scoresOf('checkpoints', 'step-2');
+  expect(await scoresOf()).toBe(newest);
+  expect(await scoresOf('config.yaml')).toBe(newest);
+  expect(await scoresOf('checkpoints', 'step-1')).not.toBe(newest);
+});
 
 /**
  * Trains step 1 in `places[0]`, is stopped, and trains step 2 in `places[1]`; a place is 'node' or 'chromium'. A worker's messages change

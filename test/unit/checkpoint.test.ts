@@ -382,6 +382,12 @@ test('fetchCheckpoint: from a folder or a table of files, the tokenizer required
     expect(await message('http://host/model')).toBe(
       'http://host/model/config.json could not be fetched: the server answered 503.',
     );
+    vi.stubGlobal('fetch', () => Promise.reject(new TypeError('fetch failed')));
+    const failed = 'config.json could not be fetched (TypeError: fetch failed).';
+    expect(await message('http://host/model')).toBe(`http://host/model/${failed} Check the address.`);
+    expect(await message({ 'config.json': 'file:///model/config.json' })).toBe(
+      `file:///model/${failed} In Node, read it with readCheckpoint() of "webgrpo/node".`,
+    );
   } finally {
     vi.unstubAllGlobals();
   }

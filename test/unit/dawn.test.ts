@@ -1,10 +1,11 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { NoAdapterError } from '../../src/errors.ts';
 import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
-import { hasVulkanDriver } from '../../src/cli/chromium.mjs';
+import { requestAdapter } from '../../src/gpu/adapter.ts';
+import { hasGpuDevice, hasVulkanDriver } from '../../src/cli/chromium.mjs';
 
 const turns = async (n: number) => {
   for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));
@@ -62,4 +63,28 @@ test('a Vulkan driver is a description in a folder of the loader whose library e
   expect(found('near.json', ofLibrary('./near.json'))).toBe(true);
   expect(hasVulkanDriver({ ...empty, XDG_DATA_HOME: join(root, 'share') })).toBe(true);
   expect(hasVulkanDriver({ ...empty, VK_ADD_DRIVER_FILES: 'x.json' })).toBe(true);
+});
+
+test('a GPU of Linux is a device of its driver, of WSL too', () => {
+  const dev = mkdtempSync(join(tmpdir(), 'webgrpo-dev-'));
+  for (const name of ['null', 'tty0', 'nvidiactl', 'kvm', 'drip']) writeFileSync(join(dev, name), '');
+  expect([hasGpuDevice(dev), hasGpuDevice('/nowhere')]).toEqual([false, false]);
+  for (const name of ['dri', 'nvidia0', 'dxg', 'mali0', 'kgsl-3d0']) {
+    const one = mkdtempSync(join(tmpdir(), 'webgrpo-dev-'));
+    writeFileSync(join(one, name), '');
+    expect(hasGpuDevice(one), name).toBe(true);
+  }
+});
+
+test('without WebGPU a page that is not secure is told so, and any other place what to use', async () => {
+  onTestFinished(() => void vi.unstubAllGlobals());
+  vi.stubGlobal('navigator', {});
+  for (const [isSecureContext, words] of [
+    [undefined, 'Use a browser with WebGPU, or in Node call installWebGpu()'],
+    [true, 'Use a browser with WebGPU'],
+    [false, 'Open it through https or localhost.'],
+  ] as const) {
+    vi.stubGlobal('isSecureContext', isSecureContext);
+    await expect(requestAdapter()).rejects.toThrow(words);
+  }
 });

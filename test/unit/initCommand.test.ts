@@ -78,9 +78,8 @@ test.each(Object.keys(TEMPLATES).filter((template) => 'sft.yaml' in TEMPLATES[te
     const name = `warm-${template}`;
     await write(name, template, { path: 'sft.yaml', isLarge: false });
     const folder = join(root, name);
-    expect(parseTrainConfig(readFileSync(join(folder, 'config.yaml'), 'utf8'), { source: 'x' }).model.path).toBe(
-      'sft.yaml',
-    );
+    const config = parseTrainConfig(readFileSync(join(folder, 'config.yaml'), 'utf8'), { source: 'config.yaml' });
+    expect([config.model.path, config.trainer.totalTrainingSteps]).toEqual(['sft.yaml', 40]);
     const sft = parseSftConfig(readFileSync(join(folder, 'sft.yaml'), 'utf8'), { source: 'sft.yaml' });
     expect(sft).toMatchObject({ name: `${name}-sft`, task: { module: './task.mjs' } });
     const { default: task } = (await import(join(folder, 'task.mjs'))) as { default: Task };
@@ -165,7 +164,7 @@ test('existing files stay unchanged, but an empty folder is filled', async () =>
   expect(readdirSync(join(root, 'empty'))).toContain('config.yaml');
 });
 
-test.each(['a/b', '..', '.', '.hidden', '', 'a b', '../x', 'a\0b', '\u00e4', 'x'.repeat(129), 'C:\\x'])(
+test.each(['a/b c', '..', '.', '.hidden', '', 'a b', '../.x', 'a\0b', '\u00e4', 'x'.repeat(129), 'C:\\x'])(
   'the name %j is refused',
   async (name) => {
     const before = readdirSync(root);
@@ -173,6 +172,30 @@ test.each(['a/b', '..', '.', '.hidden', '', 'a b', '../x', 'a\0b', '\u00e4', 'x'
     expect(readdirSync(root)).toEqual(before);
   },
 );
+
+test('a path: the task has the name of its last folder', async () => {
+  const written = await write('tasks/sums');
+  expect(readdirSync(join(root, 'tasks', 'sums')).sort()).toEqual(written.toSorted());
+  const text = readFileSync(join(root, 'tasks', 'sums', 'config.yaml'), 'utf8');
+  expect(parseTrainConfig(text, { source: 'config.yaml' }).name).toBe('sums');
+  expect(startedIn('tasks/sums', { WEBGRPO_CHECKOUT: process.cwd() })).toBe('node ../../scripts/webgrpo.mjs');
+});
+
+test('the written test compares what the model reads, so a tool may return any JSON value', async () => {
+  await write('numbers');
+  const file = join(root, 'numbers', 'task.mjs');
+  const text = readFileSync(file, 'utf8');
+  const returned = text.replace('return String({', 'return Number({');
+  expect(returned).not.toBe(text);
+  writeFileSync(file, returned);
+  const { NODE_OPTIONS: _, NODE_TEST_CONTEXT: __, ...env } = process.env;
+  const { status, stdout } = spawnSync(process.execPath, ['--test'], {
+    cwd: join(root, 'numbers'),
+    encoding: 'utf8',
+    env,
+  });
+  expect(status, stdout).toBe(0);
+});
 
 test('an unknown template names the nearest', async () => {
   await expect(write('x', 'json')).rejects.toThrow(

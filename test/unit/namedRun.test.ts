@@ -2,6 +2,7 @@
  * Tests how commands interpret a path: the path of a run folder, of its config or of its checkpoints stands for the run with its weights.
  */
 
+import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,8 +27,17 @@ const stepsOf = (folder: string) =>
     .map((line) => (JSON.parse(line) as Metrics)['training/global_step']);
 
 beforeAll(async () => {
-  const settings = ['data.trainBatchSize=2', 'actor.ppoMiniBatchSize=2', 'rollout.n=2', 'data.valMaxSamples=2'];
-  const trainer = { totalTrainingSteps: 2, saveFreq: 1, testFreq: 0, valBeforeTrain: false, kernelTuning: 'off' };
+  const settings = [
+    'data.trainBatchSize=2',
+    'actor.ppoMiniBatchSize=2',
+    'rollout.n=2',
+    'data.valMaxSamples=2',
+    'actor.skipZeroAdvantages=false',
+    'actor.optim.weightDecay=0.1',
+  ];
+  writeFileSync(parity, 'export default ({ response }) => response.length % 2;');
+  const evaluations = { testFreq: 0, valBeforeTrain: false };
+  const trainer = { totalTrainingSteps: 2, saveFreq: 1, keepRollouts: true, kernelTuning: 'off', ...evaluations };
   const { status, told } = await start(
     ...['train', 'configs/gsm8k-tool.yaml', 'name=tiny', `trainer.defaultLocalDir=${root}`, ...settings],
     ...Object.entries(trainer).map(([key, value]) => `trainer.${key}=${value}`),
@@ -82,7 +92,7 @@ test('the outcomes of eval are in the order of the tries, not in that in which t
     expect(status, told).toBe(0);
     return (JSON.parse(readFileSync(file, 'utf8')) as { tries: number[][] }).tries;
   };
-  const [one, many] = [await outcomesOf(1), await outcomesOf(8)];
+  const [one, many] = [await outcomesOf(1), await outcomesOf(32)];
   expect(many.map(([first]) => [first])).toEqual(one);
   expect(new Set(many.flat())).toEqual(new Set([0, 1]));
 });
@@ -93,20 +103,101 @@ test('eval: a model that is given is evaluated instead of the run', async () => 
     expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
 });
 
-test.each([run, config, checkpoint])('commands that read a model take %s', async (path) => {
-  const out = join(mkdtempSync(join(root, 'out-')), 'out');
-  for (const args of [
-    ['generate', '--model', path, '--prompt', 'Tom has 3 apples.', '--max-new-tokens', '2', '--raw'],
-    ['merge', '--model', path, '--out', `${out}-merged`, '--dtype', 'bfloat16'],
-    ['export', 'trl', path, '--out', `${out}-trl`],
-    ['export', 'gguf', path, '--out', `${out}.gguf`],
-    ['eval', 'configs/gsm8k-tool.yaml', '--model', path, 'data.valMaxSamples=2'],
-    ['report', path],
-    ['profile', path, '--json'],
-  ]) {
-    const { status, told } = await start(...args);
-    expect(status, `${args.join(' ')}: ${told}`).toBe(0);
-  }
+const parity = join(root, 'parity.js');
+/** A task whose outcome is the parity of a response's length. */
+const PARITY = [
+  ...['task.name=jsonl', 'task.path=examples/jsonl-task.jsonl', 'rollout.valKwargs.n=16'],
+  `task.options={reward: module, module: ${parity}}`,
+];
+const PROMPT = ['--prompt', 'Tom has 3 apples.', '--json'];
+const tokensOf = (_: string, stdout: string) => (JSON.parse(stdout) as { tokenIds: number[] }).tokenIds;
+/** Returns the digest of the last 64 KiB of a file, which are weights. */
+const weightsIn = (...names: string[]) =>
+  createHash('sha256')
+    .update(readFileSync(join(...names)).subarray(-65_536))
+    .digest('hex');
+/** Commands that read weights: their arguments, and the part of what they write or print that depends on the weights. */
+const OF_WEIGHTS: Record<
+  string,
+  [args: (path: string, out: string) => string[], read: (out: string, stdout: string) => unknown]
+> = {
+  eval: [(path, out) => ['eval', path, '--outcomes', out, ...PARITY], (out) => readFileSync(out, 'utf8')],
+  'eval --model': [
+    (path, out) => ['eval', 'configs/gsm8k-tool.yaml', '--model', path, '--outcomes', out, ...PARITY],
+    (out) => readFileSync(out, 'utf8'),
+  ],
+  generate: [(path) => ['generate', '--model', path, ...PROMPT], tokensOf],
+  'generate --raw': [(path) => ['generate', '--model', path, ...PROMPT, '--raw'], tokensOf],
+  merge: [
+    (path, out) => ['merge', '--model', path, '--out', out, '--dtype', 'float32'],
+    (out) => weightsIn(out, 'model.safetensors'),
+  ],
+  'export trl': [
+    (path, out) => ['export', 'trl', path, '--out', out],
+    (out) => weightsIn(out, 'model', 'model.safetensors'),
+  ],
+  'export verl': [
+    (path, out) => ['export', 'verl', path, '--out', out],
+    (out) => weightsIn(out, 'model', 'model.safetensors'),
+  ],
+  'export gguf': [
+    (path, out) => ['export', 'gguf', path, '--out', `${out}.gguf`, '--dtype', 'float32'],
+    (out) => weightsIn(`${out}.gguf`),
+  ],
+};
+
+// webgrpo score opens its device without an engine: test/gpu/trainCommand.node.test.ts.
+test.each(Object.keys(OF_WEIGHTS))('%s: a run and its config are its newest checkpoint', async (name) => {
+  const readBy = async (path: string) => {
+    const [args, read] = OF_WEIGHTS[name];
+    const out = join(mkdtempSync(join(root, 'out-')), 'out');
+    const { status, stdout, told } = await start(...args(path, out));
+    expect(status, told).toBe(0);
+    return read(out, stdout);
+  };
+  const newest = await readBy(join(run, 'checkpoints', 'step-2'));
+  expect(await readBy(run)).toEqual(newest);
+  expect(await readBy(config)).toEqual(newest);
+  expect(await readBy(checkpoint)).not.toEqual(newest);
+});
+
+/** Commands that read the files of a run folder. */
+test.each([
+  'replay --algorithm cispo',
+  'replay --reward examples/replay-reward.js',
+  'simulate --devices 1',
+  'profile',
+  'report',
+  'doctor',
+])('%s: the same output for any path of the run', async (line) => {
+  const [command, ...words] = line.split(' ');
+  const readBy = async (path: string) => {
+    const { status, stdout, told } = await start(command, path, ...words, '--json');
+    expect(status, told).toBe(0);
+    return stdout;
+  };
+  const ofRun = await readBy(run);
+  expect(ofRun.length).toBeGreaterThan(2);
+  for (const path of [config, checkpoint]) expect(await readBy(path)).toBe(ofRun);
+});
+
+test('serve: a run folder is resumed, a checkpoint is resumed from, a config starts again', async () => {
+  const copy = join(root, 'served', 'run');
+  mkdirSync(join(root, 'served'));
+  cpSync(run, copy, { recursive: true });
+  const said = async (path: string, ...words: string[]) => {
+    const args = ['serve', path, '--port', '0', 'trainer.totalTrainingSteps=3', ...words];
+    const command = new RunningCommand(args, { createEngine: scriptedEngines() });
+    const [, url] = await command.said(/serving \S+ at (\S+)\/v1 /);
+    await fetch(`${url}/v1/status`); // the run handles signals once its server answers
+    command.signal('SIGINT');
+    return (await command.done).said.join('\n');
+  };
+  expect(await said(copy)).toMatch(/resumed from step 2/);
+  expect(await said(join(copy, 'checkpoints', 'step-1'))).toMatch(/resumed from step 1/);
+  const again = await said(join(copy, 'config.yaml'), 'name=again');
+  expect(again).toContain(`starts again from the run's start model. To resume the run instead, give ${copy}.`);
+  expect(again).not.toMatch(/resumed from/);
 });
 
 test('train: a run folder is resumed, wherever it is; a checkpoint is resumed from; a config starts again', async () => {

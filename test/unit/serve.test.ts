@@ -192,6 +192,7 @@ describe('hostile requests get one clear error', () => {
     const { status: got, json } = await ask('/v1/chat/completions', body);
     expect([got, json!.error.message]).toEqual([status, expect.stringContaining(words)]);
     expect(Object.keys(json!.error)).toEqual(['message', 'type', 'param', 'code']);
+    expect(json!.error.code === 'context_length_exceeded').toBe(words.includes('context holds'));
     expect(trainer.groups.size).toBe(0); // no episode remains
     expect((await ask('/v1/status')).json).toMatchObject({ calls: 0 });
     expect(({} as Record<string, unknown>)['n']).toBeUndefined();

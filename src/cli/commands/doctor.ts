@@ -8,6 +8,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, readText } from '../files.ts';
+import { runFolderOf } from '../run/namedRun.ts';
 
 export const doctor: Command = {
   summary: 'say why a run does not learn, and what to change',
@@ -22,7 +23,7 @@ export const doctor: Command = {
       ...CAUSES.map(({ name, when }) => `${name}: ${when.replaceAll('`', '')}`),
     ].join('\n'),
   async run({ positionals }, io) {
-    const path = oneFile(positionals, 'run folder');
+    const path = runFolderOf(oneFile(positionals, 'run folder'));
     const folder = RunFolder.open(disk, path);
     for (const name of ['config.yaml', 'metrics.jsonl'])
       if (!existsSync(folder.file(name)))

@@ -1,7 +1,7 @@
 /** `webgrpo init`: writes a folder with a new task, its config and its test, ready to train. */
 
 import { existsSync } from 'node:fs';
-import { dirname, relative } from 'node:path';
+import { basename, dirname, relative } from 'node:path';
 import { InputError } from '../../errors.ts';
 import { nearestKey } from '../../grpo/config/resolve.ts';
 import { checkName } from '../../grpo/config/rules.ts';
@@ -11,8 +11,8 @@ import type { FileSystem } from '../../runs/fileSystem.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, shippedPath } from '../files.ts';
-import { filesOf, type StartModel, TEMPLATES } from '../init/templates.ts';
-import { startedIn } from '../process/startedAs.ts';
+import { filesOf, type StartModel, TEMPLATES, WARM_START } from '../init/templates.ts';
+import { quoted, startedIn } from '../process/startedAs.ts';
 import { openModel } from '../run/checkpoints.ts';
 
 const DEFAULT = 'tool';
@@ -39,24 +39,23 @@ export const init: Command = {
       .map(([name, { summary }]) => `  ${name.padEnd(13)}${summary}`)
       .join('\n'),
   async run({ positionals, flags: { template = DEFAULT, model } }, io) {
-    const name = oneFile(positionals, 'name');
-    checkName(name, 'init');
-    const start = typeof model === 'string' ? await startModel(model, name, String(template)) : undefined;
-    const files = await writeTask(disk, name, String(template), startedIn(name), start);
-    io.text(`${name} has ${files.join(', ')}.`);
+    const folder = oneFile(positionals, 'name or path');
+    checkName(basename(folder), 'init');
+    const start = typeof model === 'string' ? await startModel(model, folder, String(template)) : undefined;
+    const files = await writeTask(disk, folder, String(template), startedIn(folder), start);
+    io.text(`${folder} has ${files.join(', ')}.`);
     io.text(`  the model:    ${startsFrom(start, files)}`);
-    io.text(`  to train it:  cd ${name} && ${startedIn(name)} train config.yaml`);
-    io.text(`  to test it:   cd ${name} && node --test`);
-    io.result({ folder: name, files });
+    io.text(`  to train it:  cd ${quoted(folder)} && ${startedIn(folder)} train config.yaml`);
+    io.text(`  to test it:   cd ${quoted(folder)} && node --test`);
+    io.result({ folder, files });
   },
 };
 
-const WARM_START = 'sft.yaml';
 /** Number of parameters from which a model counts as large. A new task then trains LoRA adapters instead of all weights. */
 const LARGE = 10e6;
 
 /** Resolves `--model` to the path that the new folder's config names. Throws InputError for a file that is not a model. */
-async function startModel(path: string, name: string, template: string): Promise<StartModel> {
+async function startModel(path: string, folder: string, template: string): Promise<StartModel> {
   if (path === WARM_START) {
     if (Object.hasOwn(TEMPLATES, template) && !Object.hasOwn(TEMPLATES[template].files, WARM_START))
       throw new InputError(`The template ${template} has no ${WARM_START}. Give --model a model, or leave it out.`);
@@ -64,7 +63,7 @@ async function startModel(path: string, name: string, template: string): Promise
   }
   if (isRemote(path) && !existsSync(shippedPath(path)) && !existsSync(dirname(path))) return { path, isLarge: true };
   const { model } = await openModel(path);
-  return { path: existsSync(path) ? relative(name, path) : path, isLarge: parameterCount(model.config) >= LARGE };
+  return { path: existsSync(path) ? relative(folder, path) : path, isLarge: parameterCount(model.config) >= LARGE };
 }
 
 /** Returns the text that says from which model the new task's training starts, and which other model it can start from. */
@@ -79,25 +78,26 @@ function startsFrom(model: StartModel | undefined, files: readonly string[]): st
 }
 
 /**
- * Writes all files of the folder `name`, or none, and returns their names. Throws InputError for an invalid name, or if a file or folder of
- * that name exists.
+ * Writes all files of `folder`, or none, and returns their names. The task has the folder's name. Throws InputError for an invalid name, or
+ * if a file or folder of that name exists.
  */
 export async function writeTask(
   files: FileSystem,
-  name: string,
+  folder: string,
   template: string,
   command: string,
   model?: StartModel,
 ): Promise<string[]> {
+  const name = basename(folder);
   checkName(name, 'init');
   if (!Object.hasOwn(TEMPLATES, template)) {
     const known = Object.keys(TEMPLATES);
     const meant = nearestKey(template, known);
     throw new InputError(`--template is "${template}". Did you mean "${meant}"? There are ${known.join(', ')}.`);
   }
-  await expectFree(files, name);
+  await expectFree(files, folder);
   const content = filesOf(TEMPLATES[template], name, command, model);
-  await files.writeFolder(name, content);
+  await files.writeFolder(folder, content);
   return [...content.keys()];
 }
 

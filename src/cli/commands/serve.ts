@@ -174,7 +174,7 @@ class ServedDevices {
   }
 
   async #listen(groups: ClientGroups, { tokenizer }: CommandEngine): Promise<Listening> {
-    const { rollout, data, name } = this.#config;
+    const { rollout, data, name, trainer } = this.#config;
     const { isManual, listen: where } = this.#settings;
     const waiting = groups.size;
     if (waiting > 0) say(`${waiting} episodes were open or waited for their step: resumed`);
@@ -186,7 +186,9 @@ class ServedDevices {
     };
     const server = await listen(routes(served), where);
     const steps = isManual ? 'manual' : 'auto';
-    say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group)`);
+    say(
+      `serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group), until step ${trainer.totalTrainingSteps}`,
+    );
     const { multiTurn } = rollout;
     const withSchemas = writesSchemas(rollout, tokenizer);
     for (const lost of requestLosses(tokenizer, toolParserOf(multiTurn.format), withSchemas)) say(lost);

@@ -60,6 +60,9 @@ function sums(): string {
   return Array.from({ length: 400 }, (_, i) => `${JSON.stringify(line(i))}\n`).join('');
 }
 
+/** The file of a template whose model first imitates the task. */
+export const WARM_START = 'sft.yaml';
+
 /** The model from which a new task's training starts, as its config names the model. */
 export interface StartModel {
   path: string;
@@ -96,7 +99,8 @@ const ADAPTERS = ['loraRank: 32', 'loraAlpha: 32', 'targetModules: [all-linear]'
 
 function withModel(config: string, { path, isLarge }: StartModel): string {
   const lines = [`path: ${JSON.stringify(path)}`, ...(isLarge ? ADAPTERS : [])];
-  const named = config.replace(/^model:\n(?: .*\n)+/m, () => `model:\n${lines.map((line) => `  ${line}\n`).join('')}`);
+  const timed = path === WARM_START ? config.replace(/\d+ # with sft\.yaml: /, '') : config;
+  const named = timed.replace(/^model:\n(?: .*\n)+/m, () => `model:\n${lines.map((line) => `  ${line}\n`).join('')}`);
   if (!isLarge) return named;
   const told = named.replace(
     /^( +)options:\n/m,

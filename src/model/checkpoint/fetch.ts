@@ -32,7 +32,10 @@ export async function fetchCheckpoint(
 
 async function fetchFile(url: string, file: string): Promise<Uint8Array | undefined> {
   const response = await fetch(url).catch((cause: unknown) => {
-    throw new InputError(`${url} could not be fetched (${String(cause)}). Check the address.`, { cause });
+    const todo = url.startsWith('file:')
+      ? 'In Node, read it with readCheckpoint() of "webgrpo/node".'
+      : 'Check the address.';
+    throw new InputError(`${url} could not be fetched (${String(cause)}). ${todo}`, { cause });
   });
   if (response.status === 404) return undefined;
   if (!response.ok) throw new InputError(`${url} could not be fetched: the server answered ${response.status}.`);

@@ -41,7 +41,8 @@ test('the tools return what the solution says that they return', async () => {
     const [, text] = /<tool_call>(.*)<\/tool_call>/.exec(content) ?? [];
     if (text === undefined) continue;
     const { name, arguments: args } = JSON.parse(text);
-    const tool = task.tools?.find((one) => one.name === name);
-    assert.equal(await tool?.execute(args, call), messages[i + 1].content);
+    const result = await task.tools?.find((one) => one.name === name)?.execute(args, call);
+    // The model reads the JSON of a result that is not a text.
+    assert.equal(typeof result === 'string' ? result : JSON.stringify(result), messages[i + 1].content);
   }
 });
