@@ -1,6 +1,6 @@
 /** One session with an MCP server: opened on demand and reopened after a loss, a limited number of times. */
 
-import { describe, InputError } from '../../errors.ts';
+import { describe, InputError, isInPage } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
 import { type Connection, LONGEST_TIMER_MS, openConnection, statusOf, untilAborted } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
@@ -145,7 +145,7 @@ export class McpSession {
 
 /** Hint for pages: a server on another origin must allow by CORS that the page reads it. */
 const inPage = (): string =>
-  'document' in globalThis || 'WorkerGlobalScope' in globalThis
+  isInPage()
     ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/guides/mcp.md'
     : '';
 
