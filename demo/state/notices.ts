@@ -2,6 +2,7 @@
 
 import { signal } from '@preact/signals';
 import { type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
+import { noteMissing } from './missingParts.ts';
 
 export interface Message {
   kind: 'info' | 'error';
@@ -24,13 +25,14 @@ export const inform = (text: string): void => void (message.value = { kind: 'inf
 /** Shows an error to the visitor. The engine's errors keep their names across the worker. */
 export function complain(error: unknown): void {
   if (error instanceof NoGpuError) adapter.value = null;
+  if (noteMissing(error)) return;
   message.value = { kind: 'error', ...explained(error) };
 }
 
-function explained(error: unknown): { title: string; text: string } {
+function explained(error: unknown): { title?: string; text: string } {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
   if (error instanceof NoGpuError) return { title: 'This browser cannot train.', text: message };
-  if (name === 'InputError' || name === 'RangeError') return { title: 'This cannot run.', text: message };
+  if (name === 'InputError' || name === 'RangeError') return { text: message }; // it says what was found, and what to do
   if (name === 'NoAdapterError') return { title: 'No GPU found.', text: message };
   if (name === 'OutOfMemoryError') return { title: 'Not enough GPU memory.', text: message };
   if (name === 'DeviceLostError' || /device (was |is )?lost/i.test(message))

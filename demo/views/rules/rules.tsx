@@ -21,9 +21,7 @@ function toggle(): void {
   problem.value = undefined;
   import('./panel.tsx').then(
     (loaded) => void (Panel.value = loaded.Panel),
-    () =>
-      void (problem.value =
-        'The editor could not be loaded. Check the connection, then close and reopen this section.'),
+    () => void (problem.value = 'The editor could not be loaded. Reload the page.'),
   );
 }
 
