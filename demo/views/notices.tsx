@@ -19,7 +19,7 @@ export function Notices() {
   return (
     <>
       {isMissing && (
-        <div class="notice error offer">
+        <div class="notice error missing">
           <span>
             <b>{`${isMissing.title} `}</b>
             {`${isMissing.text} ${whatIsKept()}`.trim()}

@@ -85,6 +85,7 @@ test('over http from another machine, the page says why it cannot train', async 
   await expect(page.getByText('loaded over plain http from another machine')).toBeVisible();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
   expect(errors).toEqual([]);
+  await page.unrouteAll({ behavior: 'ignoreErrors' }); // parts that are still being loaded
 });
 
 test("a host's policy that allows only its own files does not stop the page", async ({ page }) => {
