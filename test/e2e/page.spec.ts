@@ -239,20 +239,18 @@ async function update(page: Page, part: RegExp): Promise<void> {
   );
 }
 
+const inspect = async (page: Page) => {
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done');
+  await page.getByRole('button', { name: 'Inspect tokens' }).first().click();
+};
+
 const PARTS: [string, RegExp, (page: Page) => Promise<void>][] = [
   ['the editor', /\/panel-.*\.js/, (page) => page.getByRole('button', { name: /^Change reward, loss/ }).click()],
-  [
-    'the inspector',
-    /\/inspector-.*\.js/,
-    (page) => page.getByRole('button', { name: 'Inspect tokens' }).first().click(),
-  ],
-  [
-    "the card of the visitor's model",
-    /\/hubModel-.*\.js/,
-    (page) => page.getByRole('radio', { name: /^Your model/ }).click(),
-  ],
+  ['the inspector', /\/inspector-.*\.js/, inspect],
+  ["the card of the visitor's model", /\/hubModel-/, (page) => page.getByRole('radio', { name: /^Your/ }).click()],
   ['a recipe', /\/countdown-[^/]*\.yaml/, (page) => page.getByRole('radio', { name: /^Countdown/ }).click()],
-  ['the trainer', /\/run-.*\.js/, (page) => page.getByRole('button', { name: 'Start' }).click()],
+  ["a question's engine", /\/engine\.worker/, (page) => page.getByLabel('Your problem').press('Enter')],
 ];
 
 for (const [what, part, use] of PARTS)
@@ -260,30 +258,47 @@ for (const [what, part, use] of PARTS)
     if (what !== 'the editor') skipUnlessFull();
     const errors: string[] = [];
     page.on('pageerror', ({ message }) => errors.push(message));
-    await update(page, part);
     await openPage(page, TINY);
     await expect(page.locator('#rollouts .try').first()).toBeVisible();
+    await update(page, part);
     await use(page);
-    const notice = page.locator('.notice.error');
-    await expect(notice).toHaveText(
-      'This page was updated. The version that is open here is no longer on its server. Reload the page to continue.Reload',
+    const notice = page.locator('.notice.missing');
+    await expect(notice).toContainText(
+      'This page was updated. The version that is open here is no longer on its server. Reload the page to continue.',
     );
     expect(errors).toEqual([]);
     await page.unrouteAll();
     await notice.getByRole('button', { name: 'Reload' }).click();
     await expect(notice).toHaveCount(0);
-    await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
+    await expect(page.locator('#adapter')).toHaveAttribute('data-software', 'true');
   });
 
+test('an update that has removed the trainer or its worker is reported at Start', async ({ page }) => {
+  skipUnlessFull();
+  await page.addInitScript(() => {
+    window.requestIdleCallback = () => 0; // nothing is opened ahead
+  });
+  for (const part of [/\/run-.*\.js/, /\/engine\.worker/]) {
+    await page.unrouteAll();
+    await update(page, part);
+    await openPage(page, TINY);
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectState(page, 'failed');
+    await expect(page.locator('.notice.missing')).toContainText('This page was updated.');
+    await expect(page.locator('.notice.error')).toHaveCount(1);
+  }
+});
+
 test('a run in a page that was updated is saved before the reload, and resumed after it', async ({ page, engine }) => {
-  await update(page, /\/panel-.*\.js/);
   await openPage(page, { ...TINY, steps: 4 });
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
+  await update(page, /\/panel-.*\.js/);
   engine.upTo(1);
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.reached(2);
   await page.getByRole('button', { name: /^Change reward, loss/ }).click();
-  await expect(page.locator('.notice.error')).toContainText('The run is saved first, and can be resumed afterwards.');
-  await page.locator('.notice.error').getByRole('button', { name: 'Reload' }).click();
+  await expect(page.locator('.notice.missing')).toContainText('The run is saved first, and can be resumed afterwards.');
+  await page.locator('.notice.missing').getByRole('button', { name: 'Reload' }).click();
   await expectState(page, 'pausing');
   await page.unrouteAll();
   engine.open();
@@ -298,8 +313,9 @@ test('a part of the page that is missing without an update, or without the netwo
   page,
 }) => {
   skipUnlessFull();
-  await page.route(/\/panel-.*\.js/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page);
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
+  await page.route(/\/panel-.*\.js/, (route) => route.fulfill({ status: 404, body: '' }));
   const open = () => page.getByRole('button', { name: /^Change reward, loss/ }).click();
   await open();
   await expect(page.locator('.notice.error')).toContainText(
@@ -316,7 +332,7 @@ test("an update that has removed a lesson's editor is reported there, and the pl
   await update(page, /\/editor-.*\.js/);
   await page.goto('/lessons/1-groups/index.html');
   await page.locator('[data-exercise] .cell').first().scrollIntoViewIfNeeded();
-  await expect(page.locator('main > div > .notice')).toHaveText(
+  await expect(page.locator('main .notice')).toHaveText(
     'This page was updated. The version that is open here is no longer on its server. Reload the page to continue. ' +
       'Solved exercises are kept. Reload',
   );
