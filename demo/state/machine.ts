@@ -94,7 +94,7 @@ function inWords({ gflops, gbPerS, dispatchUs }: Limits, { gen, update }: Predic
   const predicted = gen + update;
   return (
     `predicted from the limits of this GPU (${short(gflops)} GFLOP/s, ${short(gbPerS)} GB/s, ${short(dispatchUs)} \u00b5s per dispatch): ` +
-    `${short(predicted)} s (generating ${short(gen)} s, updating ${short(update)} s); measured: ${short(step / predicted)} times that`
+    `${short(predicted)} s (generating ${short(gen)} s, updating ${short(update)} s); the step took ${short(step / predicted)} times as long`
   );
 }
 

@@ -8,7 +8,7 @@ import { signal } from '@preact/signals';
 /** How browsers word a script that could not be loaded, and Vite a style sheet. */
 const WORDS = /dynamically imported module|importing a module script failed|unable to preload css/i;
 
-/** What was found and what to do; undefined = every part could be loaded. */
+/** The finding and what to do; undefined = every part could be loaded. */
 export const missing = signal<{ title: string; text: string } | undefined>(undefined);
 
 const UPDATED = {
@@ -44,7 +44,7 @@ async function reason(): Promise<typeof UPDATED> {
   }
 }
 
-/** Notes every part that fails to load from now on, whoever waits for it. */
+/** Notes every part that fails to load from now on. */
 export function watchParts(): void {
   addEventListener('vite:preloadError', (event) => noteMissing((event as Event & { payload: unknown }).payload));
   addEventListener('unhandledrejection', (event) => {

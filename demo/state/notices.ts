@@ -37,6 +37,10 @@ function explained(error: unknown): { title?: string; text: string } {
   if (name === 'OutOfMemoryError') return { title: 'Not enough GPU memory.', text: message };
   if (name === 'DeviceLostError' || /device (was |is )?lost/i.test(message))
     return { title: 'The GPU was lost.', text: 'It failed repeatedly. Restart the browser and try again.' };
-  if (name === 'WorkerDiedError') return { title: 'The engine stopped.', text: message };
-  return { title: 'Something went wrong.', text: message };
+  if (name === 'WorkerDiedError')
+    return { title: 'The engine stopped.', text: `${message} Start again. If it stops again, reload the page.` };
+  return {
+    title: 'Something went wrong.',
+    text: `${message.replace(/[.!]?$/, '.')} Reload the page and try again. Saved runs are kept.`,
+  };
 }

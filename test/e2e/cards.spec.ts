@@ -185,7 +185,7 @@ test('a model of the hub is not requested while typing; then its sizes are shown
   }
 });
 
-/** What a server can do to a page that asks for a model, and the sentences for a name on a hub and for the address of a file. */
+/** Answers of a server that is asked for a model, and their sentences for a name on a hub and for the address of a file. */
 const UNREADABLE = {
   'lacks it': {
     name: 'has no such model or revision. Check its name.',

@@ -267,7 +267,7 @@ const STATES: Record<string, State> = {
       });
       await train(page, engine, 5);
       for (let lost = 0; lost < 4; lost++) {
-        await expect.poll(() => page.workers().length).toBe(1);
+        await expectState(page, 'running');
         const [worker] = page.workers();
         const closed = worker.waitForEvent('close');
         await worker.evaluate('scriptedEngine.lose()');

@@ -133,7 +133,7 @@ function stay(): void {
 /** A tab for all sequences of a worker, because a new context for each would load and compile the page's scripts again. */
 interface Tab {
   page: Page;
-  /** What the page reports since it was opened. */
+  /** Errors that the page has reported since it was opened. */
   errors: string[];
   loads: number;
   /** Opens the page for a visitor who has never been there. */

@@ -125,6 +125,6 @@ test('a prediction is counted work at the limits of the GPU, beside what was mea
   const byBytes = seconds(told({ ...fast, gbPerS: 0.1 }));
   expect(byBytes[1] / ((60 * 4 * 409_056) / 1e8)).toBeCloseTo(1, 1);
   expect(told({ ...fast, dispatchUs: 100 })).toMatch(
-    /; predicted from the limits of this GPU \(.* GFLOP\/s, .* GB\/s, 100 \u00b5s per dispatch\): \S+ s \(.*\); measured: \S+ times that; /,
+    /; predicted from the limits of this GPU \(.* GFLOP\/s, .* GB\/s, 100 \u00b5s per dispatch\): \S+ s \(.*\); the step took \S+ times as long; /,
   );
 });
